@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use thc_model::payload::Encoding;
 use thc_model::{
-    Client, ClientConfig, ModelError, ModelJobConfig, ModelServerConfig, Pull, Push, ShardState, Spec,
+    Client, ClientConfig, Interval, ModelError, ModelJobConfig, ModelServerConfig, Pull, Push, ShardState, Spec,
 };
 
 /// What a pull found: whether a shard runs, the epoch that all wait for, whether a shard is empty, versions and epochs of those
@@ -257,9 +257,9 @@ impl ModelServer {
                 listen: crate::options::parse("listen", listen)?,
                 jobs: vec![ModelJobConfig::new(job, secret.into())],
                 state,
-                durable: time("durable", durable, defaults.durable)?,
+                durable: Interval(time("durable", durable, defaults.durable.0)?),
                 threads: threads.unwrap_or(defaults.threads),
-                lease: time("lease", lease, defaults.lease)?,
+                lease: Interval(time("lease", lease, defaults.lease.0)?),
                 ..defaults
             })
         };

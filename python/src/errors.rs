@@ -48,12 +48,10 @@ pub fn server(py: Python<'_>, message: &str) -> PyErr {
 pub fn model(py: Python<'_>, error: &thc_model::ModelError) -> PyErr {
     use thc_model::ModelError;
     let class = match error {
-        ModelError::Spec(_) | ModelError::Config(_) | ModelError::Codec(_) | ModelError::Length { .. } => {
-            "ConfigError"
-        }
+        ModelError::Config(_) | ModelError::Codec(_) => "ConfigError",
         ModelError::Empty => "ModelEmptyError",
         ModelError::Unreachable { .. } => "ModelSilentError",
-        ModelError::Secret { .. } | ModelError::Refused { .. } => "ModelRefusedError",
+        ModelError::Refused { .. } => "ModelRefusedError",
         ModelError::Socket { .. } => "NetworkError",
         _ => "ModelError",
     };

@@ -14,7 +14,7 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("ps", "dataplane/ps", 6_256),
     ("config", "dataplane/config", 2_961),
     ("policy", "dataplane/policy", 1_054),
-    ("model server", "dataplane/model-server", 6_670),
+    ("model server", "dataplane/model-server", 5_813),
     ("p4", "p4", 4_508),
     ("controller", "controller", 9_683),
     ("python", "python/src python/thc", 15_862),

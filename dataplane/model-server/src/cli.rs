@@ -1,12 +1,11 @@
 //! The command line.
 
-use std::path::PathBuf;
-
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
-use clap::Parser;
-use thc_config::values::Interval;
-use thc_model::{ClientConfig, ModelError, ModelJobOptions, ModelServerOptions, Secret};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser};
+use thc_config::values::{Interval, Secret};
+use thc_model::{ClientConfig, ModelError, ModelJobConfig, ModelServerConfig};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -17,10 +16,6 @@ Examples:
     thc-model --listen 0.0.0.0:9100 --job train --secret-file train.secret \\
         --state /var/lib/thc-model --durable 200ms
 
-  A large model over two servers: workers name both, in the same order, and each holds half of it:
-    thc-model --listen 10.0.0.1:9100 --job train --secret-file train.secret --state state
-    thc-model --listen 10.0.0.2:9100 --job train --secret-file train.secret --state state
-
   List the models of a job, and delete one:
     thc-model list --server 10.0.0.1:9100 --secret-file train.secret
     thc-model delete model --server 10.0.0.1:9100 --secret-file train.secret
@@ -28,20 +23,17 @@ Examples:
   Several jobs from a file; flags override it:
     thc-model --config thc-model.toml --listen 10.0.0.1:9100
 
-    listen = \"10.0.0.1:9100\"
     state = \"/var/lib/thc-model\"
     [[job]]
     name = \"train\"
     secret = \"sixteen letters or more\"
-    max_coordinates = 100000000
+    max_coordinates = \"100Mi\"
 
   See it at work, with four workers of which one is slow:
     torchrun --nproc_per_node 4 python/examples/asynchronous.py --slow 4
 
-The first worker that opens a model says what it is (its length, rate, momentum, epochs, precision, bound on
-delays), in Rust by thc_model::Spec, in Python by thc.Asynchronous; the others must say the same.
-Traffic is QUIC (UDP): encrypted, with a certificate made at the start; the secret proves both ends to each other and
-never travels (docs/asynchronous.md).
+The first worker that opens a model says what it is, in Rust by thc_model::Spec, in Python by thc.ModelSpec; the
+others must say the same. A large model is cut over several servers, which all workers name in the same order.
 
 Output: `ready ADDRESS:PORT` on stdout once workers can connect; events on stderr (RUST_LOG=debug for more);
 totals as JSON on stdout after SIGTERM or Ctrl-C, once everything is written.
@@ -57,16 +49,12 @@ pub struct Flags {
     pub command: Option<Command>,
     /// Read this TOML file; flags override it
     #[arg(long, short, value_name = "PATH")]
-    pub config: Option<PathBuf>,
+    config: Option<PathBuf>,
     /// Serve /metrics for Prometheus at this address [default: not at all]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub logs: thc_config::logs::LogFlags,
-    #[command(flatten)]
-    server: ModelServerOptions,
-    #[command(flatten)]
-    job: ModelJobOptions,
     /// Read the secret from this file, which keeps it out of process lists
     #[arg(long, value_name = "PATH", conflicts_with = "secret", help_heading = "Job")]
     secret_file: Option<PathBuf>,
@@ -79,6 +67,9 @@ pub enum Command {
     List {
         #[command(flatten)]
         servers: Servers,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Show one model as JSON: what it is, and the progress of its shards
     Show {
@@ -96,17 +87,8 @@ pub enum Command {
     },
 }
 
-impl Command {
-    /// The server of the models.
-    pub fn servers(&self) -> &Servers {
-        match self {
-            Self::List { servers } | Self::Show { servers, .. } | Self::Delete { servers, .. } => servers,
-        }
-    }
-}
-
 /// The servers of the models, and the job's secret.
-#[derive(clap::Args, Debug)]
+#[derive(Args, Debug)]
 pub struct Servers {
     /// A server; may be repeated, in the order in which workers name the servers
     #[arg(long = "server", value_name = "HOST:PORT", default_value = "127.0.0.1:9100")]
@@ -123,48 +105,52 @@ pub struct Servers {
     /// How long to wait for an answer
     #[arg(long, value_name = "TIME", default_value = "30s")]
     timeout: Interval,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 impl Servers {
     /// The configuration of an administrator's connection.
     pub fn config(&self) -> Result<ClientConfig, ModelError> {
-        let secret = match (&self.secret_file, &self.secret) {
-            (Some(path), _) => secret_of(path.clone())?,
-            (None, Some(secret)) => secret.clone(),
-            (None, None) => {
-                let missing = "the job's secret is missing: give --secret-file, or set THC_MODEL_SECRET";
-                return Err(ModelError::Config(missing.to_owned()));
-            }
+        let Self { servers, job, secret, secret_file, timeout } = self;
+        let missing = "the job's secret is missing: give --secret-file, or set THC_MODEL_SECRET";
+        let secret = match secret_file {
+            Some(path) => read_secret(path)?,
+            None => secret.clone().ok_or_else(|| ModelError::Config(missing.to_owned()))?,
         };
-        Ok(ClientConfig {
-            servers: self.servers.clone(),
-            job: self.job.clone(),
-            secret,
-            timeout: self.timeout.0,
-            ..ClientConfig::default()
-        })
+        let (servers, job) = (servers.clone(), job.clone());
+        Ok(ClientConfig { servers, job, secret, timeout: timeout.0, ..ClientConfig::default() })
     }
 }
 
-fn secret_of(path: PathBuf) -> Result<Secret, ModelError> {
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| ModelError::Read { path, reason: error.to_string() })?;
-    Ok(text.as_str().into())
+fn read_secret(path: &Path) -> Result<Secret, ModelError> {
+    let error = |cause| ModelError::Config(format!("cannot read {}: {cause}", path.display()));
+    std::fs::read_to_string(path).map(|text| text.as_str().into()).map_err(error)
 }
 
 impl Flags {
-    /// The configuration from the file and the flags.
-    pub fn options(mut self) -> Result<ModelServerOptions, ModelError> {
-        let file = match &self.config {
-            Some(path) => ModelServerOptions::read(path)?,
-            None => ModelServerOptions::default(),
-        };
-        if let Some(path) = self.secret_file {
-            self.job.secret = Some(secret_of(path)?);
+    /// Reads the command line: the flags, and a server's configuration among the matches.
+    pub fn read() -> Result<(Self, ArgMatches), clap::Error> {
+        let command = ModelServerConfig::augment_args_for_update(Self::command());
+        let matches = ModelJobConfig::augment_args_for_update(command).try_get_matches()?;
+        Ok((Self::from_arg_matches(&matches)?, matches))
+    }
+
+    /// The configuration of a server: the file's, with the flags over it.
+    pub fn config(&self, matches: &ArgMatches) -> Result<ModelServerConfig, ModelError> {
+        let mut config =
+            self.config.as_deref().map_or_else(|| Ok(Default::default()), ModelServerConfig::read)?;
+        let mut job = ModelJobConfig::default();
+        config
+            .update_from_arg_matches(matches)
+            .and_then(|()| job.update_from_arg_matches(matches))
+            .map_err(|error| ModelError::Config(error.to_string()))?;
+        if let Some(path) = &self.secret_file {
+            job.secret = read_secret(path)?;
         }
-        Ok(file.with_flags(self.server, self.job))
+        // A secret in the environment alone is no wish for a job.
+        if !job.name.is_empty() {
+            config.jobs.push(job);
+        }
+        config.validate()?;
+        Ok(config)
     }
 }

@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
-use thc_model::{Admin, ModelError, ModelInfo};
+use serde_json::Value;
+use thc_model::{Admin, ModelError};
 
 use crate::cli::Command;
 
 /// Runs the command and prints its outcome. Returns the exit status: 0, 2 for wrong arguments, 1 for a failure.
-pub fn run(command: &Command) -> ExitCode {
+pub fn run(command: Command) -> ExitCode {
     match execute(command) {
         Ok(text) => {
             crate::print(&text);
@@ -16,51 +16,49 @@ pub fn run(command: &Command) -> ExitCode {
         }
         Err(error) => {
             eprintln!("thc-model: {error}");
-            let usage = matches!(error, ModelError::Config(_) | ModelError::Read { .. });
-            if usage { ExitCode::from(crate::USAGE) } else { ExitCode::FAILURE }
+            if matches!(error, ModelError::Config(_)) {
+                ExitCode::from(crate::USAGE)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }
 
-fn execute(command: &Command) -> Result<String, ModelError> {
-    let servers = command.servers();
+fn execute(command: Command) -> Result<String, ModelError> {
+    let (Command::List { servers, .. } | Command::Show { servers, .. } | Command::Delete { servers, .. }) =
+        &command;
     let config = servers.config()?;
     let mut admin = Admin::connect(&config)?;
-    if let Command::Delete { model, .. } = command {
+    if let Command::Delete { model, .. } = &command {
         admin.delete(model)?;
         return Ok(format!("deleted {model}"));
     }
-    let all = config.servers.iter().zip(admin.models()?);
-    let mut models: Vec<(&String, ModelInfo)> =
-        all.flat_map(|(server, models)| models.into_iter().map(move |model| (server, model))).collect();
-    if let Command::Show { model: name, .. } = command {
-        models.retain(|(_, model)| model.name == *name);
-        if models.is_empty() {
-            return Err(ModelError::Config(format!("there is no model {name}: thc-model list lists them")));
+    let mut all = Vec::new();
+    for (server, models) in config.servers.iter().zip(admin.models()?) {
+        for mut model in models {
+            model["server"] = server.as_str().into();
+            all.push(model);
         }
-    } else if !servers.json {
-        return Ok(table(&models));
     }
-    let models: Vec<Value> = models.iter().map(|(server, model)| describe(server, model)).collect();
-    serde_json::to_string_pretty(&models).map_err(|error| ModelError::Config(error.to_string()))
+    if let Command::Show { model, .. } = &command {
+        all.retain(|one| one["name"] == model.as_str());
+        if all.is_empty() {
+            return Err(ModelError::Config(format!("there is no model {model}: thc-model list lists them")));
+        }
+    }
+    if matches!(command, Command::List { json: false, .. }) {
+        return Ok(table(&all));
+    }
+    serde_json::to_string_pretty(&all).map_err(|error| ModelError::Config(error.to_string()))
 }
 
-fn describe(server: &str, model: &ModelInfo) -> Value {
-    json!({
-        "server": server,
-        "name": model.name,
-        "spec": model.spec,
-        "version": model.version.0,
-        "quickest": model.version.1,
-        "shards": model.shards,
-    })
-}
-
-fn table(models: &[(&String, ModelInfo)]) -> String {
+fn table(models: &[Value]) -> String {
     let mut text = format!("{:<20} {:<24} {:>12} {:>10}", "SERVER", "MODEL", "COORDINATES", "VERSION");
-    for (server, model) in models {
-        let ModelInfo { name, spec, version, .. } = model;
-        text += &format!("\n{server:<20} {name:<24} {:>12} {:>10}", spec.coordinates, version.0);
+    for model in models {
+        let name = |key: &str| model[key].as_str().unwrap_or_default();
+        let (coordinates, version) = (&model["spec"]["coordinates"], &model["version"]);
+        text += &format!("\n{:<20} {:<24} {coordinates:>12} {version:>10}", name("server"), name("name"));
     }
     text
 }

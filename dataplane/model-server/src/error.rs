@@ -1,79 +1,45 @@
 //! The error type of the crate.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// An error, whose message says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// A [`Spec`](crate::Spec) is invalid.
-    #[error("model: {0}")]
-    Spec(String),
-    /// A configuration is invalid.
+    /// An argument, an option or a [`Spec`](crate::Spec) is wrong, or a file of options cannot be read.
     #[error("{0}")]
     Config(String),
-    /// A configuration file cannot be read.
-    #[error("cannot read {}: {reason}", path.display())]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
     /// The server cannot listen on the address, or no socket can be opened.
     #[error("cannot use {address}: {reason}")]
     Socket {
-        /// Which address.
+        /// The address.
         address: String,
-        /// Why.
+        /// The system's error.
         reason: String,
     },
     /// A file of the state cannot be read or written.
     #[error("state {}: {reason}", path.display())]
     State {
-        /// Which file.
+        /// The file or folder.
         path: PathBuf,
         /// The problem, and what to do.
         reason: String,
     },
-    /// No server answers.
-    #[error("model server {server} has not answered for {waited:?}: {reason}")]
+    /// A server has not answered within the time-out.
+    #[error("model server {server} does not answer: {reason}")]
     Unreachable {
-        /// Which server.
+        /// The server's address.
         server: String,
-        /// How long the worker has tried.
-        waited: Duration,
         /// The last failure.
         reason: String,
     },
-    /// The server does not know the job's secret, or this worker does not.
-    #[error(
-        "model server {server} and this worker do not have the same secret for job {job}: give both the same"
-    )]
-    Secret {
-        /// Which server.
-        server: String,
-        /// Which job.
-        job: String,
-    },
-    /// The server refuses a request.
+    /// The server refuses a request, or has not the job's secret.
     #[error("model server {server}: {reason}")]
     Refused {
-        /// Which server.
+        /// The server's address.
         server: String,
         /// The server's reason.
         reason: String,
-    },
-    /// A vector that was passed to a function does not fit the model.
-    #[error("{what} has {actual} coordinates, the model has {expected}")]
-    Length {
-        /// The vector.
-        what: &'static str,
-        /// The length that it must have.
-        expected: usize,
-        /// Its actual length.
-        actual: usize,
     },
     /// A vector cannot be encoded.
     #[error(transparent)]

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quinn::{Connection, Endpoint};
-use thc_config::values::Secret;
+use thc_config::values::{Interval, Secret};
 
 use crate::counters::Reason;
 use crate::payload;
 use crate::proof::{self, Role};
-use crate::shard::Stamp;
-use crate::wire::{Body, Frame, VERSION, kind, pushed, read_frame};
+use crate::shard::{PushHead, Stamp};
+use crate::wire::{Answer, Frame, Request, read_frame, split};
 use crate::{
     Client, ClientConfig, ModelBits, ModelJobConfig, ModelServer, ModelServerConfig, Pull, Push, Spec,
 };
@@ -33,33 +33,23 @@ fn server() -> ModelServer {
         jobs: vec![ModelJobConfig::new("train", SECRET.into())],
         threads: 2,
         connections: 40,
-        patience: Duration::from_millis(300),
+        patience: Interval(Duration::from_millis(300)),
         ..ModelServerConfig::default()
     };
     ModelServer::start(config).unwrap()
 }
 
-fn honest(server: &ModelServer) -> Client {
+fn client_of(server: &ModelServer, job: &str) -> Client {
     let config = ClientConfig {
         servers: vec![server.local().to_string()],
+        job: job.to_owned(),
         secret: SECRET.into(),
         timeout: Duration::from_secs(30),
         ..ClientConfig::default()
     };
     let mut client = Client::open(config, "m", spec()).unwrap();
-    client.initialise(&[0.0; LEN]).unwrap();
+    assert!(client.initialise(&[0.0; LEN]).unwrap());
     client
-}
-
-fn client_of(server: &ModelServer, job: &str, timeout: Duration) -> Result<Client, crate::ModelError> {
-    let config = ClientConfig {
-        servers: vec![server.local().to_string()],
-        job: job.to_owned(),
-        secret: SECRET.into(),
-        timeout,
-        ..ClientConfig::default()
-    };
-    Client::open(config, "m", spec())
 }
 
 /// Every push takes 1 from every coordinate: x is −version.
@@ -80,7 +70,7 @@ struct Peer {
 impl Peer {
     async fn connect(server: &ModelServer) -> Result<Self, String> {
         let mut endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
-        let config = quinn::ClientConfig::new(Arc::new(proof::of_worker().unwrap()));
+        let config = quinn::ClientConfig::new(Arc::new(proof::worker_tls().unwrap()));
         endpoint.set_default_client_config(config);
         let connection = endpoint.connect(server.local(), "x").unwrap().await.map_err(|e| e.to_string())?;
         Ok(Self { connection, _endpoint: endpoint })
@@ -91,8 +81,8 @@ impl Peer {
         let (mut send, mut receive) = self.connection.open_bi().await.map_err(|e| e.to_string())?;
         send.write_all(bytes).await.map_err(|e| e.to_string())?;
         let mut buffer = Vec::new();
-        match read_frame(&mut receive, 1 << 20, &mut buffer).await {
-            Ok(_) => Ok(buffer),
+        match read_frame(&mut receive, 1 << 20, HANG, &mut buffer).await {
+            Ok(()) => Ok(buffer),
             Err(_) => Err(self.connection.closed().await.to_string()),
         }
     }
@@ -100,35 +90,46 @@ impl Peer {
     fn hello(&self, secret: &str, worker: u16) -> Vec<u8> {
         let secret = Secret::from(secret);
         let proof = proof::prove(Role::Worker, &secret, &self.connection, "train", worker).unwrap();
-        Frame::new(kind::HELLO).u8(VERSION).u16(worker).name("train").raw(&proof).finish()
+        frame(&Request::Hello { worker, job: "train", proof }, &[])
     }
 
     /// One that knows the secret.
     async fn insider(server: &ModelServer, worker: u16) -> (Self, u64) {
         let peer = Self::connect(server).await.unwrap();
         let welcome = peer.say(&peer.hello(SECRET, worker)).await.unwrap();
-        assert_eq!(welcome[0], kind::WELCOME);
-        let incarnation = Body(&welcome[1..]).u64().unwrap();
+        let Some((Answer::Welcome { incarnation, .. }, [])) = split(&welcome) else {
+            panic!("{welcome:?}");
+        };
         (peer, incarnation)
     }
 }
 
+/// A request with bytes behind it.
+fn frame(request: &Request<'_>, tail: &[u8]) -> Vec<u8> {
+    let mut frame = Frame::new(request);
+    frame.tail().extend(tail);
+    frame.finish()
+}
+
 fn attach(shard: u32) -> Vec<u8> {
-    Frame::new(kind::ATTACH).name("m").u32(shard).finish()
+    frame(&Request::Attach { model: "m", shard }, &[])
 }
 
 fn push(sequence: u64, incarnation: u64, version: u64, scale: f32, vector: &[f32]) -> Vec<u8> {
     let stamp = Stamp { epoch: 0, step: version, version };
-    let head = Frame::new(kind::PUSH).u64(sequence).u64(incarnation).stamp(stamp).f32(scale);
-    let mut frame = head;
-    payload::encode_full(vector, frame.tail());
-    frame.finish()
+    let mut tail = Vec::new();
+    payload::encode_full(vector, &mut tail);
+    frame(&Request::Push { incarnation, head: PushHead { sequence, stamp, scale } }, &tail)
+}
+
+fn pull() -> Vec<u8> {
+    frame(&Request::Pull { patient: false, held: None, snapshot: None }, &[])
 }
 
 #[test]
 fn strangers_harm_nobody() {
     let server = server();
-    let mut client = honest(&server);
+    let mut client = client_of(&server, "train");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     // Noise on the port.
     let noise = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -168,14 +169,17 @@ fn strangers_harm_nobody() {
         assert!(two.say(&one.hello(SECRET, 1)).await.unwrap_err().contains("secret"));
         // Of another worker.
         let mut other = one.hello(SECRET, 1);
-        other[6] = 2;
+        assert_eq!(other[5], 1);
+        other[5] = 2;
         assert!(one.say(&other).await.unwrap_err().contains("secret"));
         for bytes in [
             vec![255, 255, 255, 255],
             vec![0, 0, 0, 0],
-            Frame::new(kind::HELLO).u8(VERSION + 1).finish(),
-            Frame::new(kind::PULL).finish(),
-            Frame::new(kind::HELLO).u8(VERSION).u16(1).name("train").finish(),
+            vec![1, 0, 0, 0, 99],
+            pull(),
+            [&[9, 0, 0, 0], &frame(&Request::Hello { worker: 1, job: "train", proof: [0; 32] }, &[])[4..13]]
+                .concat(),
+            frame(&Request::Hello { worker: 1, job: "train", proof: [0; 32] }, &[0]),
         ] {
             let peer = Peer::connect(&server).await.unwrap();
             let ended = peer.say(&bytes).await.unwrap_err();
@@ -190,28 +194,29 @@ fn strangers_harm_nobody() {
     let done = work(&mut client);
     assert_eq!(done, 3);
     let counters = &server.stats().refused;
-    assert_eq!((counters["proof"], counters["malformed"]), (3, 5));
+    assert_eq!((counters["proof"], counters["malformed"]), (3, 6));
     assert!(counters["limit"] > 0);
 }
 
 #[test]
 fn insiders_spoil_no_state() {
     let server = server();
-    let mut client = honest(&server);
+    let mut client = client_of(&server, "train");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut version = work(&mut client);
     runtime.block_on(async {
         // What is wrong with the form ends the connection, with one line.
         let malformed = [
             attach(1),
-            Frame::new(kind::ATTACH).name("other").u32(0).finish(),
+            frame(&Request::Attach { model: "other", shard: 0 }, &[]),
             [attach(0), push(1, 0, 0, 1.0, &[1.0; LEN - 1])].concat(),
             [attach(0), push(1, 0, 0, 1.0, &[1.0; LEN + 1])].concat(),
-            [attach(0), vec![255, 255, 255, 63, kind::PUSH]].concat(),
-            [attach(0), Frame::new(kind::INIT).u64(0).raw(&[0; 8]).finish()].concat(),
-            [attach(0), Frame::new(kind::PULL).finish()].concat(),
-            [attach(0), Frame::new(99).finish()].concat(),
-            Frame::new(kind::PULL).finish(),
+            [attach(0), vec![255, 255, 255, 63, 0]].concat(),
+            [attach(0), frame(&Request::Initialise, &[0; 8])].concat(),
+            [attach(0), frame(&Request::Exact, &[0])].concat(),
+            [attach(0), vec![1, 0, 0, 0, 99]].concat(),
+            frame(&Request::Delete { model: "m" }, &[]),
+            pull(),
         ];
         for bytes in &malformed {
             let (peer, _) = Peer::insider(&server, 1).await;
@@ -231,24 +236,25 @@ fn insiders_spoil_no_state() {
         let mut nan = vec![1.0; LEN];
         nan[7] = f32::NAN;
         let good = push(5, incarnation, version, 1.0, &[1.0; LEN]);
+        let refused = |reason: Reason| Answer::Refused { reason, text: reason.message().to_owned() };
         let answers = [
-            (push(1, incarnation, version, 1.0, &nan), Reason::NotFinite as u8),
-            (push(1, incarnation, version, f32::NAN, &[1.0; LEN]), Reason::NotFinite as u8),
-            (push(1, incarnation, version, -1.0, &[1.0; LEN]), Reason::NotFinite as u8),
-            (push(1, incarnation, version + 9, 1.0, &[1.0; LEN]), Reason::Future as u8),
-            (push(1, incarnation ^ 1, version, 1.0, &[1.0; LEN]), Reason::Incarnation as u8),
-            (good.clone(), pushed::TAKEN),
+            (push(1, incarnation, version, 1.0, &nan), refused(Reason::NotFinite)),
+            (push(1, incarnation, version, f32::NAN, &[1.0; LEN]), refused(Reason::NotFinite)),
+            (push(1, incarnation, version, -1.0, &[1.0; LEN]), refused(Reason::NotFinite)),
+            (push(1, incarnation, version + 9, 1.0, &[1.0; LEN]), refused(Reason::Future)),
+            (push(1, incarnation ^ 1, version, 1.0, &[1.0; LEN]), refused(Reason::Incarnation)),
+            (good.clone(), Answer::Pushed { delay: Some(0) }),
             // Replays, and what was overtaken.
-            (good.clone(), pushed::REPEATED),
-            (push(4, incarnation, version, 1.0, &[9.0; LEN]), pushed::REPEATED),
-            (push(5, incarnation ^ 1, version, 1.0, &[9.0; LEN]), pushed::REPEATED),
+            (good.clone(), Answer::Pushed { delay: None }),
+            (push(4, incarnation, version, 1.0, &[9.0; LEN]), Answer::Pushed { delay: None }),
+            (push(5, incarnation ^ 1, version, 1.0, &[9.0; LEN]), Answer::Pushed { delay: None }),
         ];
         send.write_all(&attach(0)).await.unwrap();
-        read_frame(&mut receive, 1 << 20, &mut buffer).await.unwrap();
+        read_frame(&mut receive, 1 << 20, HANG, &mut buffer).await.unwrap();
         for (i, (request, wanted)) in answers.iter().enumerate() {
             send.write_all(request).await.unwrap();
-            read_frame(&mut receive, 1 << 20, &mut buffer).await.unwrap();
-            assert_eq!((buffer[0], buffer[1]), (kind::PUSHED, *wanted), "request {i}");
+            read_frame(&mut receive, 1 << 20, HANG, &mut buffer).await.unwrap();
+            assert_eq!(split(&buffer), Some((wanted.clone(), &[][..])), "request {i}");
         }
         // A second stream for the same shard.
         assert!(peer.say(&attach(0)).await.is_err());
@@ -263,8 +269,7 @@ fn insiders_spoil_no_state() {
         // Pulls whose answers are never read.
         let (peer, _) = Peer::insider(&server, 4).await;
         let (mut send, _receive) = peer.connection.open_bi().await.unwrap();
-        let stamp = Stamp::default();
-        let pull = Frame::new(kind::PULL).u8(0).u64(0).stamp(stamp).u64(0).finish();
+        let pull = pull();
         send.write_all(&attach(0)).await.unwrap();
         let flood = async { while send.write_all(&pull).await.is_ok() {} };
         tokio::time::timeout(HANG, flood).await.unwrap();
@@ -285,7 +290,6 @@ fn insiders_spoil_no_state() {
     for key in ["malformed", "not_finite", "future", "incarnation", "silent", "replaced"] {
         assert!(job.refused.contains_key(key), "{key}: {:?}", job.refused);
     }
-    assert_eq!(job.repeated, 3);
 }
 
 #[test]
@@ -309,8 +313,7 @@ fn a_job_takes_no_places_of_another() {
         // A worker that comes again takes its own place, and no other.
         held.push(Peer::insider(&server, 7).await);
     });
-    let mut client = client_of(&server, "other", Duration::from_secs(20)).unwrap();
-    assert!(client.initialise(&[0.0; LEN]).unwrap());
+    let mut client = client_of(&server, "other");
     work(&mut client);
     drop(held);
 }
@@ -325,10 +328,10 @@ fn what_a_stranger_sends_is_bounded_by_four_kibibytes() {
         let mut sent = 0;
         // A request of the longest size, and much more behind it.
         let mut next = 4096_u32.to_le_bytes().to_vec();
-        next.resize(1024, kind::PULL);
+        next.resize(1024, 0);
         while sent < 1 << 20 && send.write_all(&next).await.is_ok() {
             sent += next.len();
-            next.fill(kind::PULL);
+            next.fill(0);
         }
         assert!(sent <= 4 * 4096, "{sent} bytes were taken");
     });

@@ -1,131 +1,110 @@
 //! A job: its models, and the connections of its workers.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde::Serialize;
-
 use crate::config::{ModelJobConfig, ModelServerConfig};
-use crate::counters::{Counters, ModelJobStats, Reason};
+use crate::counters::{ModelJobStats, Reason};
 use crate::error::ModelError;
-use crate::lock::lock;
+use crate::lock;
 use crate::model::Model;
 use crate::spec::Spec;
 use crate::store::Folder;
-use crate::wire::ADMIN;
+use crate::wire::{ADMIN, is_name};
 
-/// A model as an administrator sees it.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Description {
-    name: String,
-    spec: Spec,
-    /// The versions of its slowest and of its quickest shard.
-    version: (u64, u64),
-    shards: Vec<crate::counters::ShardStats>,
-}
+/// A refusal, with its text for the worker.
+pub(crate) type Refusal = (Reason, String);
 
 /// A job.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub config: ModelJobConfig,
-    pub counters: Counters,
+    stats: Mutex<ModelJobStats>,
     models: Mutex<BTreeMap<String, Arc<Model>>>,
-    /// Models whose files cannot be read.
-    damaged: Mutex<BTreeSet<String>>,
     /// Held while a model is made or read, which takes as long as its files do.
     making: Mutex<()>,
     /// Each worker's connection, with a number of its own; those of administrators under theirs.
     holders: Mutex<BTreeMap<u16, (u64, quinn::Connection)>>,
     /// Most of these.
     connections: usize,
-    state: Option<PathBuf>,
+    /// The folder of its models.
+    folder: Option<std::path::PathBuf>,
     lease: Duration,
 }
 
-fn on_disk(error: ModelError) -> (Reason, String) {
+fn on_disk(error: ModelError) -> Refusal {
     tracing::error!("{error}");
-    (Reason::Disk, "the server cannot write its state: see its log".to_owned())
+    (Reason::Disk, Reason::Disk.message().to_owned())
 }
 
 impl Job {
-    /// Its models, from their files. One whose files cannot be read keeps nothing else down: who opens it is told.
+    /// A job with the models of its files. A model whose files cannot be read keeps nothing else down: it is an error for
+    /// workers that open it.
     pub fn read(config: &ModelJobConfig, server: &ModelServerConfig) -> Result<Self, ModelError> {
-        let (mut models, mut damaged) = (BTreeMap::new(), BTreeSet::new());
-        if let Some(state) = &server.state {
-            for (name, folder) in Folder::of_job(state, &config.name)? {
-                match Model::read(folder, server.lease) {
-                    Ok(Some(model)) => {
-                        goes_on(&config.name, &name, &model);
-                        models.insert(name, model);
-                    }
-                    Ok(None) => {}
-                    Err(error) => {
-                        tracing::error!("job {}: model {name} cannot be used: {error}", config.name);
-                        damaged.insert(name);
-                    }
-                }
+        let job = Self {
+            config: config.clone(),
+            stats: Mutex::default(),
+            models: Mutex::default(),
+            making: Mutex::default(),
+            holders: Mutex::default(),
+            connections: server.connections,
+            folder: server.state.as_ref().map(|state| state.join(&config.name)),
+            lease: server.lease.0,
+        };
+        for name in job.folder.as_deref().map_or_else(|| Ok(Vec::new()), Folder::names)? {
+            if let Err(error) = job.read_model(&name) {
+                tracing::error!("job {}: model {name} cannot be used: {error}", config.name);
             }
         }
-        Ok(Self {
-            config: config.clone(),
-            counters: Counters::default(),
-            models: Mutex::new(models),
-            damaged: Mutex::new(damaged),
-            making: Mutex::new(()),
-            holders: Mutex::new(BTreeMap::new()),
-            connections: config.connections.unwrap_or(server.connections),
-            state: server.state.clone(),
-            lease: server.lease,
-        })
+        Ok(job)
+    }
+
+    fn model_folder(&self, name: &str) -> Option<Folder> {
+        self.folder.as_ref().map(|job| Folder::new(job, name))
+    }
+
+    /// The model of the files of this name, if there are files.
+    fn read_model(&self, name: &str) -> Result<Option<Arc<Model>>, ModelError> {
+        let Some(folder) = self.model_folder(name) else { return Ok(None) };
+        let model = Model::read(folder, self.lease)?;
+        if let Some(model) = &model {
+            let versions = model.versions();
+            tracing::info!("job {}: model {name} goes on at version {}", self.config.name, versions.1);
+            lock(&self.models).insert(name.to_owned(), Arc::clone(model));
+        }
+        Ok(model)
     }
 
     /// The model of this name, made if it is not there; not for threads that serve, since it may wait for files.
-    pub fn open(&self, name: &str, spec: Spec) -> Result<Arc<Model>, (Reason, String)> {
+    pub fn open(&self, name: &str, spec: Spec) -> Result<Arc<Model>, Refusal> {
         if let Some(model) = self.model(name) {
             return check_spec(name, model, &spec);
         }
         let _making = lock(&self.making);
-        if let Some(model) = self.model(name).or(self.reread(name)?) {
+        // Files that could not be read at the start may be readable now.
+        let read = || self.read_model(name).map_err(|error| (Reason::Disk, error.to_string()));
+        if let Some(model) = self.model(name).map_or_else(read, |model| Ok(Some(model)))? {
             return check_spec(name, model, &spec);
         }
         let (count, held) = {
             let models = lock(&self.models);
             (models.len(), models.values().map(|model| model.spec.coordinates).sum::<u64>())
         };
-        if count + lock(&self.damaged).len() >= self.config.max_models {
-            let most = self.config.max_models;
-            return Err((Reason::Limit, format!("the job has its {most} models already (max_models)")));
+        let (max_models, most) = (self.config.max_models, self.config.max_coordinates.0);
+        if count >= max_models {
+            let text = format!("the job has its {max_models} models already (max_models)");
+            return Err((Reason::Limit, text));
         }
-        if held.checked_add(spec.coordinates).is_none_or(|sum| sum > self.config.max_coordinates) {
-            let most = self.config.max_coordinates;
-            let wanted = spec.coordinates;
-            return Err((
-                Reason::Limit,
-                format!("{wanted} coordinates beside {held} are above the job's {most} (max_coordinates)"),
-            ));
+        let wanted = spec.coordinates;
+        if held.checked_add(wanted).is_none_or(|sum| sum > most as u64) {
+            let text =
+                format!("{wanted} coordinates beside {held} are above the job's {most} (max_coordinates)");
+            return Err((Reason::Limit, text));
         }
-        let folder = self.state.as_ref().map(|state| Folder::create(state, &self.config.name, name));
-        let folder = folder.transpose().map_err(on_disk)?;
-        let model = Model::create(spec, self.lease, folder).map_err(on_disk)?;
-        tracing::info!("job {}: model {name} with {} coordinates", self.config.name, model.spec.coordinates);
+        let model = Model::create(spec, self.lease, self.model_folder(name)).map_err(on_disk)?;
+        tracing::info!("job {}: model {name} with {wanted} coordinates", self.config.name);
         lock(&self.models).insert(name.to_owned(), Arc::clone(&model));
-        Ok(model)
-    }
-
-    /// A model whose files could not be read, if they can be now; `None` if they are gone.
-    fn reread(&self, name: &str) -> Result<Option<Arc<Model>>, (Reason, String)> {
-        let Some(state) = self.state.as_ref().filter(|_| lock(&self.damaged).contains(name)) else {
-            return Ok(None);
-        };
-        let read = Model::read(Folder::new(state, &self.config.name, name), self.lease);
-        let model = read.map_err(|error| (Reason::Disk, error.to_string()))?;
-        lock(&self.damaged).remove(name);
-        if let Some(model) = &model {
-            goes_on(&self.config.name, name, model);
-            lock(&self.models).insert(name.to_owned(), Arc::clone(model));
-        }
         Ok(model)
     }
 
@@ -133,8 +112,8 @@ impl Job {
         lock(&self.models).get(name).cloned()
     }
 
-    pub fn models(&self) -> Vec<(String, Arc<Model>)> {
-        lock(&self.models).iter().map(|(name, model)| (name.clone(), Arc::clone(model))).collect()
+    fn models(&self) -> Vec<Arc<Model>> {
+        lock(&self.models).values().cloned().collect()
     }
 
     /// Registers a worker, and ends its older connection.
@@ -150,9 +129,10 @@ impl Job {
             holders.insert(worker, (number, connection.clone()))
         };
         if let Some((_, older)) = older {
-            self.counters.refuse(Reason::Replaced);
-            older.close((Reason::Replaced as u32).into(), Reason::Replaced.message().as_bytes());
+            self.refuse(Reason::Replaced);
+            Reason::Replaced.close(&older);
         }
+        self.count(|stats| stats.connections += 1);
         Ok(())
     }
 
@@ -169,98 +149,88 @@ impl Job {
 
     /// Ends waiting for a worker.
     pub fn release(&self, worker: u16) {
-        for (_, model) in self.models() {
+        for model in self.models() {
             for shared in &model.shards {
                 if let Ok(mut shard) = shared.enter() {
                     shard.release(worker);
                 }
-                shared.changed.notify_waiters();
+                shared.changed.send_replace(());
             }
         }
-    }
-
-    /// Describes all models for an administrator.
-    pub fn describe(&self) -> Vec<Description> {
-        let one = |(name, model): (String, Arc<Model>)| Description {
-            name,
-            spec: (*model.spec).clone(),
-            version: model.versions(),
-            shards: model.stats(),
-        };
-        self.models().into_iter().map(one).collect()
-    }
-
-    fn require_model(&self, name: &str) -> Result<Arc<Model>, ModelError> {
-        let missing = || {
-            let names: Vec<String> = lock(&self.models).keys().cloned().collect();
-            let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            ModelError::Config(format!("job {} has no model {name}; it has: {there}", self.config.name))
-        };
-        self.model(name).ok_or_else(missing)
     }
 
     /// Removes a model and its files.
-    pub fn delete(&self, name: &str) -> Result<(), ModelError> {
+    pub fn delete(&self, name: &str) -> Result<(), Refusal> {
         let _making = lock(&self.making);
-        let folder = if lock(&self.damaged).contains(name) {
-            self.state.as_ref().map(|state| Folder::new(state, &self.config.name, name))
-        } else {
-            let model = self.require_model(name)?;
-            model.retire();
-            model.folder().cloned()
-        };
-        lock(&self.models).remove(name);
-        self.disconnect(Reason::Deleted);
-        if let Some(folder) = folder {
-            folder.delete()?;
+        let folder = self.model_folder(name).filter(|folder| is_name(name) && folder.exists());
+        let model = lock(&self.models).remove(name);
+        if model.is_none() && folder.is_none() {
+            let text = format!("job {} has no model {name}: thc-model list lists them", self.config.name);
+            return Err((Reason::Limit, text));
         }
-        lock(&self.damaged).remove(name);
-        tracing::warn!("job {}: model {name} was deleted", self.config.name);
+        if let Some(model) = model {
+            model.retire();
+        }
+        for (worker, (_, connection)) in &*lock(&self.holders) {
+            if *worker < ADMIN {
+                Reason::Deleted.close(connection);
+            }
+        }
+        tracing::warn!("job {}: model {name} is deleted", self.config.name);
+        folder.map_or(Ok(()), |folder| folder.delete().map_err(on_disk))
+    }
+
+    /// Writes a shard's file.
+    pub fn save(&self, model: &Model, number: usize) -> Result<(), Refusal> {
+        let written = model.save(number).map_err(on_disk)?;
+        self.count(|stats| stats.saves += u64::from(written));
         Ok(())
     }
 
-    /// Ends the connections of all workers.
-    pub fn disconnect(&self, reason: Reason) {
-        for (worker, (_, connection)) in &*lock(&self.holders) {
-            if *worker < ADMIN {
-                connection.close((reason as u32).into(), reason.message().as_bytes());
+    /// Writes the files of all shards that have changed. Returns the first error, after trying all.
+    pub fn save_all(&self) -> Result<(), ModelError> {
+        let mut first = Ok(());
+        for model in self.models() {
+            for number in (0..model.shards.len()).filter(|number| model.is_dirty(*number)) {
+                match model.save(number) {
+                    Ok(_) => self.count(|stats| stats.saves += 1),
+                    Err(error) => first = first.and(Err(error)),
+                }
             }
         }
+        first
+    }
+
+    pub fn count(&self, count: impl FnOnce(&mut ModelJobStats)) {
+        count(&mut lock(&self.stats));
+    }
+
+    pub fn refuse(&self, reason: Reason) {
+        self.count(|stats| *stats.refused.entry(reason.key()).or_default() += 1);
     }
 
     pub fn stats(&self) -> ModelJobStats {
-        let models = self.models().into_iter().map(|(name, model)| (name, model.stats())).collect();
-        ModelJobStats { models, ..self.counters.read() }
+        let models: Vec<_> = lock(&self.models).iter().map(|(name, model)| model.stats(name)).collect();
+        ModelJobStats { models, ..lock(&self.stats).clone() }
     }
-}
-
-fn goes_on(job: &str, name: &str, model: &Model) {
-    let version =
-        model.shards.iter().filter_map(|shared| shared.enter().ok()).map(|shard| shard.stamp().version).max();
-    tracing::info!("job {job}: model {name} goes on at version {}", version.unwrap_or(0));
 }
 
 /// The model, if it is what a worker takes it for.
-fn check_spec(name: &str, model: Arc<Model>, spec: &Spec) -> Result<Arc<Model>, (Reason, String)> {
+fn check_spec(name: &str, model: Arc<Model>, spec: &Spec) -> Result<Arc<Model>, Refusal> {
     if *model.spec == *spec {
         return Ok(model);
     }
-    let differs = difference(&model.spec, spec);
-    Err((Reason::Spec, format!("model {name} is configured otherwise: {differs}")))
-}
-
-/// The first field in which two specs differ.
-fn difference(a: &Spec, b: &Spec) -> String {
-    // By way of text, which has floats in their shortest form.
+    // The first field that differs. By way of text, which has floats in their shortest form.
     let fields = |spec: &Spec| -> serde_json::Map<String, serde_json::Value> {
         let text = serde_json::to_string(spec).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     };
-    let (a, b) = (fields(a), fields(b));
-    let differs = a.iter().find(|(key, value)| b.get(*key) != Some(value));
-    differs.map_or_else(String::new, |(key, value)| {
-        format!("{key} is {value}, and {} for this worker", b.get(key).unwrap_or(&serde_json::Value::Null))
-    })
+    let theirs = fields(spec);
+    let differs = fields(&model.spec).into_iter().find(|(key, value)| theirs.get(key) != Some(value));
+    let (key, value) = differs.unwrap_or_default();
+    let other = theirs.get(&key).unwrap_or(&serde_json::Value::Null);
+    let text = format!("model {name} is configured otherwise: {key} is {value}, and {other} for this worker");
+    Err((Reason::Spec, text))
 }
 
 #[cfg(test)]
@@ -276,7 +246,7 @@ mod tests {
             jobs: vec![ModelJobConfig::new("train", "a secret for tests".into())],
             ..ModelServerConfig::default()
         };
-        let registry = Registry::read(&config, 1).unwrap();
+        let registry = Registry::read(&config).unwrap();
         let job = &registry.jobs["train"];
         job.open("m", Spec::sgd(32, 1.0)).unwrap();
         let _making = lock(&job.making);

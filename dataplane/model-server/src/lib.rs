@@ -33,14 +33,11 @@ mod client;
 pub mod codec;
 mod config;
 mod counters;
-mod datagrams;
 mod error;
 #[cfg(test)]
 mod hostile_tests;
 mod job;
-mod lock;
 mod model;
-mod optimizer;
 pub mod payload;
 mod proof;
 mod registry;
@@ -51,16 +48,21 @@ mod spec;
 pub mod step;
 mod store;
 mod tensors;
+mod transport;
 mod wire;
 
-pub use admin::{Admin, ModelInfo};
+pub use admin::Admin;
 pub use client::{Client, ClientConfig, ClientStats, Pull, Pulled, Push, Pushed, ShardState};
-pub use config::{ModelJobConfig, ModelJobOptions, ModelServerConfig, ModelServerOptions};
-pub use counters::{Counters, ModelJobStats, ModelServerStats, Reason, ShardStats};
+pub use config::{ModelJobConfig, ModelServerConfig};
+pub use counters::{ModelJobStats, ModelServerStats, ModelStats, Reason, Refusals, ShardStats};
 pub use error::ModelError;
-pub use optimizer::Optimizer;
-pub use proof::TooShort;
 pub use server::ModelServer;
 pub use spec::{ModelBits, Prox, Spec, default_shard};
+pub use step::Optimizer;
 pub use tensors::{BLOCK, EXACT, Tensor, TensorBlock};
-pub use thc_config::values::Secret;
+pub use thc_config::values::{Interval, Secret, Size};
+
+/// Waits for a lock, even one whose holder has panicked: what these locks hold is valid at every moment.
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

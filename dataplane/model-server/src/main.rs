@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::Parser;
 use clap::error::ErrorKind;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use thc_model::{ModelServer, ModelServerConfig};
@@ -24,31 +23,29 @@ const TICK: Duration = Duration::from_millis(50);
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let flags = match cli::Flags::try_parse() {
-        Ok(flags) => flags,
+    let (flags, matches) = match cli::Flags::read() {
+        Ok(read) => read,
         Err(error) => {
             let requested = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             let _ = error.print();
             return ExitCode::from(if requested { 0 } else { USAGE });
         }
     };
-    if let Some(command) = &flags.command {
+    if let Some(command) = flags.command {
         return commands::run(command);
     }
-    let logs = flags.logs;
-    let metrics = flags.metrics;
-    let config = match flags.options().and_then(|options| options.validate()) {
+    let config = match flags.config(&matches) {
         Ok(config) => config,
         Err(error) => {
             eprintln!("thc-model: {error}");
             return ExitCode::from(USAGE);
         }
     };
-    logs.start();
-    match run(config, metrics) {
+    flags.logs.start();
+    match run(config, flags.metrics) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            logs.failure("thc-model", format_args!("{error:#}"));
+            flags.logs.failure("thc-model", format_args!("{error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use thc_config::metrics::{DescriptorEncoder, MetricsServer, counters, gauges};
-use thc_model::{ModelJobStats, ModelServer, ModelServerStats, ShardStats};
+use thc_model::{ModelJobStats, ModelServer, ModelServerStats, ModelStats};
 
 /// Serves the server's counters.
 pub fn serve(at: SocketAddr, server: Arc<ModelServer>) -> io::Result<MetricsServer> {
@@ -46,28 +46,25 @@ fn write(encoder: &mut DescriptorEncoder<'_>, stats: &ModelServerStats) -> fmt::
 }
 
 fn models(encoder: &mut DescriptorEncoder<'_>, stats: &ModelServerStats) -> fmt::Result {
-    let each = |value: fn(&[ShardStats]) -> u64| {
+    let each = |value: fn(&ModelStats) -> u64| {
         stats.jobs.iter().flat_map(move |(job, stats)| {
-            stats.models.iter().map(move |(model, shards)| {
-                ([("thc_job", job.clone()), ("thc_model", model.clone())], value(shards) as f64)
+            stats.models.iter().map(move |model| {
+                ([("thc_job", job.clone()), ("thc_model", model.name.clone())], value(model) as f64)
             })
         })
     };
-    fn least(shards: &[ShardStats], value: fn(&ShardStats) -> u64) -> u64 {
-        shards.iter().map(value).min().unwrap_or(0)
-    }
-    gauges(
-        encoder,
-        "version",
-        "Pushes taken by the model's slowest shard",
-        each(|shards| least(shards, |s| s.version)),
-    )?;
-    let durable = each(|shards| least(shards, |shard| shard.durable));
-    gauges(encoder, "durable_version", "Of these, the ones in its state file", durable)?;
-    let longest = each(|shards| shards.iter().map(|shard| shard.longest_delay).max().unwrap_or(0));
-    gauges(encoder, "longest_delay", "Longest delay of a push, in steps", longest)?;
-    let expired = each(|shards| shards.iter().map(|shard| shard.expired).sum());
-    gauges(encoder, "silent_workers", "Workers that were waited for in vain", expired)?;
-    let stopped = each(|shards| shards.iter().filter(|shard| shard.phase != "running").count() as u64);
-    gauges(encoder, "stopped_shards", "Shards that take no pushes now", stopped)
+    let mut gauge = |name: &str, help: &str, value| gauges(encoder, name, help, each(value));
+    gauge("version", "Pushes taken by the model's slowest shard", |model| model.version)?;
+    gauge("durable_version", "Of these, the ones in its state file", |model| {
+        model.shards.iter().map(|shard| shard.durable).min().unwrap_or(0)
+    })?;
+    gauge("longest_delay", "Longest delay of a push, in steps", |model| {
+        model.shards.iter().map(|shard| shard.longest_delay).max().unwrap_or(0)
+    })?;
+    gauge("silent_workers", "Workers that were waited for in vain", |model| {
+        model.shards.iter().map(|shard| shard.expired).sum()
+    })?;
+    gauge("stopped_shards", "Shards that take no pushes now", |model| {
+        model.shards.iter().filter(|shard| shard.phase != "running").count() as u64
+    })
 }

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
-use crate::counters::{Reason, ShardStats};
+use crate::counters::{ModelStats, Reason, ShardStats};
 use crate::error::ModelError;
-use crate::lock::lock;
-use crate::shard::{ModelShard, Phase, Stamp, State};
+use crate::lock;
+use crate::shard::{ModelShard, Stamp, State};
 use crate::spec::Spec;
 use crate::store::{self, Folder};
 
@@ -18,7 +18,7 @@ use crate::store::{self, Folder};
 pub(crate) struct SharedShard {
     shard: Mutex<ModelShard>,
     /// Notified at every change.
-    pub changed: Notify,
+    pub changed: watch::Sender<()>,
     /// Held while its file is written, so that an older state never replaces a newer one.
     file: Mutex<()>,
     /// What its file has: version, and epoch (both 0 without one).
@@ -34,7 +34,7 @@ impl SharedShard {
         let Stamp { version, epoch, .. } = shard.stamp();
         Self {
             shard: Mutex::new(shard),
-            changed: Notify::new(),
+            changed: watch::Sender::new(()),
             file: Mutex::new(()),
             durable: AtomicU64::new(version),
             durable_epoch: AtomicU64::new(epoch),
@@ -79,7 +79,7 @@ impl Model {
     /// A new one, whose folder is written if it has one.
     pub fn create(spec: Spec, lease: Duration, folder: Option<Folder>) -> Result<Arc<Self>, ModelError> {
         if let Some(folder) = &folder {
-            folder.write_spec(&spec)?;
+            folder.create(&spec)?;
         }
         Ok(Self::new(spec, lease, folder, Vec::new()))
     }
@@ -127,7 +127,7 @@ impl Model {
         shared.durable_values.store(values, Ordering::Release);
         shared.durable.store(stamp.version, Ordering::Release);
         shared.durable_epoch.store(stamp.epoch, Ordering::Release);
-        shared.changed.notify_waiters();
+        shared.changed.send_replace(());
         Ok(true)
     }
 
@@ -142,50 +142,35 @@ impl Model {
         self.retired.store(true, Ordering::Release);
         for shared in &self.shards {
             drop(lock(&shared.file));
-            shared.changed.notify_waiters();
+            shared.changed.send_replace(());
         }
     }
 
-    pub fn folder(&self) -> Option<&Folder> {
-        self.folder.as_ref()
-    }
-
-    /// The version of its slowest and of its quickest shard.
+    /// The versions of its slowest and of its quickest shard.
     pub fn versions(&self) -> (u64, u64) {
-        let versions = self.shards.iter().filter_map(|shared| Some(shared.enter().ok()?.stamp().version));
-        versions
-            .fold(None, |ends: Option<(u64, u64)>, version| {
-                Some(ends.map_or((version, version), |(low, high)| (low.min(version), high.max(version))))
-            })
-            .unwrap_or_default()
+        let versions = || self.shards.iter().filter_map(|shared| Some(shared.enter().ok()?.stamp().version));
+        (versions().min().unwrap_or(0), versions().max().unwrap_or(0))
     }
 
-    pub fn stats(&self) -> Vec<ShardStats> {
+    pub fn stats(&self, name: &str) -> ModelStats {
         let one = |shared: &SharedShard| {
             let Ok(shard) = shared.enter() else {
                 return ShardStats { phase: Reason::Broken.key(), ..ShardStats::default() };
             };
-            let stamp = shard.stamp();
+            let Stamp { epoch, step, version } = shard.stamp();
             ShardStats {
-                phase: phase_name(shard.state().phase),
-                epoch: stamp.epoch,
-                step: stamp.step,
-                version: stamp.version,
+                phase: shard.state().phase.name(),
+                epoch,
+                step,
+                version,
                 durable: if self.folder.is_some() { shared.durable.load(Ordering::Acquire) } else { 0 },
                 bits: shard.bits(),
-                delays: shard.delays,
                 longest_delay: shard.longest,
                 expired: shard.expired_count(),
             }
         };
-        self.shards.iter().map(one).collect()
-    }
-}
-
-fn phase_name(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Empty => "empty",
-        Phase::Waiting => "waiting",
-        Phase::Running => "running",
+        let (version, quickest) = self.versions();
+        let shards = self.shards.iter().map(one).collect();
+        ModelStats { name: name.to_owned(), spec: (*self.spec).clone(), version, quickest, shards }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The server makes a key and a self-signed certificate when it starts; nobody has to hand files around, and a
 //! restarted server needs none. What a certificate authority would vouch for, the job's secret does: both ends
-//! send HMAC-SHA256(secret, role ‖ exported key), where the exported key (RFC 5705) belongs to this TLS
-//! connection alone. So the secret never travels, a recorded proof is worth nothing elsewhere, and somebody in the middle, who
+//! send HMAC-SHA256(secret, exported key), where the exported key (RFC 5705) belongs to this TLS connection and to
+//! this end of it alone. So the secret never travels, a recorded proof is worth nothing elsewhere, and somebody in the middle, who
 //! has two connections with two exported keys, can show neither end a proof. What he can do is try secrets against a
 //! proof he was sent, which is why they have at least 16 characters.
 
@@ -21,25 +21,21 @@ use crate::wire::ALPN;
 
 /// The least number of characters of a secret.
 const SHORTEST: usize = 16;
-/// Label of the exported key.
-const LABEL: &[u8] = b"EXPORTER-thc-model-1";
-
-/// A secret that somebody could find by trying.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the secret has fewer than {SHORTEST} characters, which can be found by trying: take a longer one")]
-pub struct TooShort;
-
-/// Checks that a secret is long enough.
-///
-/// # Errors
-/// [`TooShort`].
-pub(crate) fn check(secret: &Secret) -> Result<(), TooShort> {
-    if secret.expose().chars().count() >= SHORTEST { Ok(()) } else { Err(TooShort) }
+/// Checks that nobody can find a secret by trying.
+pub(crate) fn check(secret: &Secret) -> Result<(), String> {
+    if secret.expose().chars().count() >= SHORTEST {
+        return Ok(());
+    }
+    Err(format!(
+        "the secret has fewer than {SHORTEST} characters, which can be found by trying: take a longer one"
+    ))
 }
 
-/// A number in hexadecimal that is made of the secret and does not tell it.
-pub(crate) fn derive_hex(secret: &Secret, what: &str) -> String {
-    hmac::sign(&key(secret), what.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+/// The key of stateless resets. It is made of the jobs' secrets and not of chance: a restarted server can tell workers of
+/// the one before that their connections are gone, at their next packet and not after a silence.
+pub(crate) fn reset_key<'a>(secrets: impl Iterator<Item = &'a Secret>) -> hmac::Key {
+    let signed = secrets.map(|secret| hmac::sign(&key(secret), b"thc-model reset"));
+    hmac::Key::new(hmac::HMAC_SHA256, &signed.flat_map(|tag| tag.as_ref().to_vec()).collect::<Vec<u8>>())
 }
 
 fn key(secret: &Secret) -> hmac::Key {
@@ -53,20 +49,16 @@ pub(crate) enum Role {
     Worker,
 }
 
-/// The exported key of a connection, for one job and worker.
-fn export_key(connection: &quinn::Connection, job: &str, worker: u16) -> Option<[u8; 32]> {
+/// The key that `role` signs, which no other connection, job or worker has.
+fn export_key(role: Role, connection: &quinn::Connection, job: &str, worker: u16) -> Option<[u8; 32]> {
+    let label: &[u8] = match role {
+        Role::Server => b"EXPORTER-thc-model-server",
+        Role::Worker => b"EXPORTER-thc-model-worker",
+    };
     let mut key = [0; 32];
     let context = [job.as_bytes(), &[0], &worker.to_le_bytes()].concat();
-    connection.export_keying_material(&mut key, LABEL, &context).ok()?;
+    connection.export_keying_material(&mut key, label, &context).ok()?;
     Some(key)
-}
-
-fn message(role: Role, key: &[u8]) -> Vec<u8> {
-    let role: &[u8] = match role {
-        Role::Server => b"server",
-        Role::Worker => b"worker",
-    };
-    [role, key].concat()
 }
 
 /// The proof that `role` sends.
@@ -77,8 +69,8 @@ pub(crate) fn prove(
     job: &str,
     worker: u16,
 ) -> Option<[u8; 32]> {
-    let key = export_key(connection, job, worker)?;
-    hmac::sign(&self::key(secret), &message(role, &key)).as_ref().try_into().ok()
+    let exported = export_key(role, connection, job, worker)?;
+    hmac::sign(&key(secret), &exported).as_ref().try_into().ok()
 }
 
 /// Checks the proof of `role`.
@@ -90,8 +82,8 @@ pub(crate) fn verify(
     worker: u16,
     proof: &[u8],
 ) -> bool {
-    export_key(connection, job, worker)
-        .is_some_and(|key| hmac::verify(&self::key(secret), &message(role, &key), proof).is_ok())
+    let exported = export_key(role, connection, job, worker);
+    exported.is_some_and(|exported| hmac::verify(&key(secret), &exported, proof).is_ok())
 }
 
 fn tls_failed(error: impl fmt::Display) -> ModelError {
@@ -99,7 +91,7 @@ fn tls_failed(error: impl fmt::Display) -> ModelError {
 }
 
 /// TLS of a server, with a new key.
-pub(crate) fn of_server() -> Result<quinn::crypto::rustls::QuicServerConfig, ModelError> {
+pub(crate) fn server_tls() -> Result<quinn::crypto::rustls::QuicServerConfig, ModelError> {
     let made = rcgen::generate_simple_self_signed(vec!["thc-model".to_owned()]).map_err(tls_failed)?;
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).map_err(tls_failed)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -114,7 +106,7 @@ pub(crate) fn of_server() -> Result<quinn::crypto::rustls::QuicServerConfig, Mod
 }
 
 /// TLS of a worker: whoever the certificate names, the proof decides.
-pub(crate) fn of_worker() -> Result<quinn::crypto::rustls::QuicClientConfig, ModelError> {
+pub(crate) fn worker_tls() -> Result<quinn::crypto::rustls::QuicClientConfig, ModelError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -173,6 +165,6 @@ mod tests {
     #[test]
     fn secrets_are_long() {
         assert_eq!(check(&Secret::from("  sixteen letters!\n")), Ok(()));
-        assert_eq!(check(&Secret::from("fifteen letters\n")), Err(TooShort));
+        assert!(check(&Secret::from("fifteen letters\n")).is_err());
     }
 }

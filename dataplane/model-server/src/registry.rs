@@ -1,55 +1,52 @@
 //! All jobs of a server.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+
+use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::config::ModelServerConfig;
-use crate::counters::{Counters, ModelServerStats, add};
+use crate::counters::{ModelServerStats, Reason, Refusals};
 use crate::error::ModelError;
 use crate::job::Job;
+use crate::lock;
 
 /// All jobs of a server.
 #[derive(Debug)]
 pub(crate) struct Registry {
     pub jobs: BTreeMap<String, Arc<Job>>,
-    /// What never got as far as a job.
-    pub counters: Counters,
+    /// Refusals before a connection belongs to a job.
+    refused: Mutex<Refusals>,
     /// The number of this life of the server: pushes that answer pulls of another life are refused.
     pub incarnation: u64,
 }
 
 impl Registry {
-    /// With what the files have.
-    pub fn read(config: &ModelServerConfig, incarnation: u64) -> Result<Self, ModelError> {
+    /// The jobs with the models of their files.
+    pub fn read(config: &ModelServerConfig) -> Result<Self, ModelError> {
+        let mut incarnation = [0; 8];
+        SystemRandom::new()
+            .fill(&mut incarnation)
+            .map_err(|_| ModelError::Config("the system gives no random numbers".to_owned()))?;
         let mut jobs = BTreeMap::new();
         for job in &config.jobs {
             jobs.insert(job.name.clone(), Arc::new(Job::read(job, config)?));
         }
-        Ok(Self { jobs, counters: Counters::default(), incarnation })
+        Ok(Self { jobs, refused: Mutex::default(), incarnation: u64::from_le_bytes(incarnation) })
     }
 
     /// Writes everything that has changed. What cannot be written stays to be written; the first error is returned.
     pub fn save(&self) -> Result<(), ModelError> {
-        let mut first = Ok(());
-        for job in self.jobs.values() {
-            for (_, model) in job.models() {
-                for number in 0..model.shards.len() {
-                    if !model.is_dirty(number) {
-                        continue;
-                    }
-                    match model.save(number) {
-                        Ok(_) => add(&job.counters.saves, 1),
-                        Err(error) => first = first.and(Err(error)),
-                    }
-                }
-            }
-        }
-        first
+        self.jobs.values().map(|job| job.save_all()).fold(Ok(()), Result::and)
+    }
+
+    pub fn refuse(&self, reason: Reason) {
+        *lock(&self.refused).entry(reason.key()).or_default() += 1;
     }
 
     pub fn stats(&self) -> ModelServerStats {
         ModelServerStats {
-            refused: self.counters.read().refused,
+            refused: lock(&self.refused).clone(),
             jobs: self.jobs.iter().map(|(name, job)| (name.clone(), job.stats())).collect(),
         }
     }
@@ -70,7 +67,7 @@ mod tests {
             state: Some(folder.path().to_owned()),
             ..ModelServerConfig::default()
         };
-        let registry = Registry::read(&config, 1).unwrap();
+        let registry = Registry::read(&config).unwrap();
         let model = registry.jobs["train"].open("m", Spec { shard: 16, ..Spec::sgd(32, 1.0) }).unwrap();
         for number in 0..2 {
             assert!(model.shards[number].enter().unwrap().initialise(&[1.0; 16]));
@@ -85,11 +82,11 @@ mod tests {
         assert!(panicked.join().is_err());
         assert_eq!(model.shards[0].enter().err(), Some(Reason::Broken));
         assert!(model.save(0).is_err());
-        assert_eq!(model.stats()[0].phase, "broken");
+        assert_eq!(model.stats("m").shards[0].phase, "broken");
         // The rest goes on, and so does the whole after a restart, from the file.
         assert!(model.shards[1].enter().is_ok() && model.save(1).unwrap());
         registry.save().unwrap();
-        let again = Registry::read(&config, 2).unwrap();
+        let again = Registry::read(&config).unwrap();
         let model = again.jobs["train"].model("m").unwrap();
         assert_eq!(model.shards[0].enter().unwrap().state().x[..], [1.0; 16]);
     }

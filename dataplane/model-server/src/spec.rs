@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ModelError;
-use crate::optimizer::Optimizer;
+use crate::step::Optimizer;
 use crate::tensors::{self, EXACT, MAX_TENSORS, Tensor, TensorBlock};
 
 /// Coordinates of a shard unless a [`Spec`] says otherwise: 1 MiB, less than a millisecond under its lock. A worker encodes
@@ -125,66 +125,59 @@ impl Spec {
     /// Checks the specification.
     ///
     /// # Errors
-    /// [`ModelError::Spec`], which names the field.
+    /// [`ModelError::Config`], which names the field.
     pub fn validate(&self) -> Result<(), ModelError> {
-        let wrong = |what: &str| Err(ModelError::Spec(what.to_owned()));
-        let Self { coordinates, part, rate, prox, workers, delay, bits, shard, .. } = self;
-        if *coordinates == 0 {
-            return wrong("coordinates is 0: a model has at least one");
-        }
-        if let Some((from, total)) = part
-            && from.checked_add(*coordinates).is_none_or(|end| end > *total)
-        {
-            return wrong("part does not lie within the whole");
-        }
-        if !(rate.is_finite() && *rate > 0.0) {
-            return wrong("rate must be a finite number above 0");
-        }
-        if !(prox.l1.is_finite() && prox.l1 >= 0.0 && prox.l2.is_finite() && prox.l2 >= 0.0) {
-            return wrong("prox.l1 and prox.l2 must be finite and not negative");
-        }
-        if prox
-            .bounds
-            .is_some_and(|(lower, upper)| !(lower.is_finite() && upper.is_finite()) || lower > upper)
-        {
-            return wrong("prox.bounds must be a finite lower and upper bound, in this order");
-        }
-        if *workers == 0 || *workers > MAX_WORKERS {
-            return wrong("workers must be 1 to 1024");
-        }
-        if delay.is_some_and(|delay| delay < u32::from(*workers) - 1) {
-            return wrong(
+        let fault = self.fault().or_else(|| {
+            let least = self.coordinates.div_ceil(MAX_SHARDS);
+            (least > u64::from(self.shard)).then(|| {
+                format!(
+                    "shard is {}, and a server takes at most {MAX_SHARDS} shards: give at least {least} coordinates, or more servers",
+                    self.shard
+                )
+            })
+        });
+        fault.map_or(Ok(()), |fault| Err(ModelError::Config(format!("model: {fault}"))))
+    }
+
+    fn fault(&self) -> Option<String> {
+        let finite = |number: f32, least: f32| number.is_finite() && number >= least;
+        let Prox { l1, l2, bounds } = self.prox;
+        let within =
+            |(from, total): (u64, u64)| from.checked_add(self.coordinates).is_some_and(|end| end <= total);
+        let ordered = |(lower, upper): (f32, f32)| lower.is_finite() && upper.is_finite() && lower <= upper;
+        let keepable = |delay: u32| delay >= u32::from(self.workers).saturating_sub(1);
+        let bits = match self.bits {
+            ModelBits::Fixed(bits) => matches!(bits, 2..=16 | EXACT),
+            ModelBits::Condition(mu) => mu.is_finite() && mu > 0.0,
+        };
+        let checks = [
+            (self.coordinates > 0, "coordinates is 0: a model has at least one"),
+            (self.part.is_none_or(within), "part does not lie within the whole"),
+            (self.rate.is_finite() && self.rate > 0.0, "rate must be a finite number above 0"),
+            (finite(l1, 0.0) && finite(l2, 0.0), "prox.l1 and prox.l2 must be finite and not negative"),
+            (bounds.is_none_or(ordered), "prox.bounds must be a finite lower and upper bound, in this order"),
+            ((1..=MAX_WORKERS).contains(&self.workers), "workers must be 1 to 1024"),
+            (
+                self.delay.is_none_or(keepable),
                 "delay is below workers − 1, which not all can keep at once: raise it, or leave it out",
-            );
-        }
-        if self.epoch.is_none() && (self.corrected || self.accelerated) {
-            return wrong("epoch is missing: correction and momentum need the pushes of an epoch");
-        }
-        if self.accelerated && !self.corrected {
-            return wrong("accelerated needs corrected, which reduces the variance of its growing steps");
-        }
-        if self.accelerated && self.optimizer != Optimizer::Sgd {
-            return wrong("optimizer and accelerated are two momentums: leave one out");
-        }
-        if let Some(fault) = self.optimizer.fault().or(self.tensors_fault()) {
-            return wrong(fault);
-        }
-        match bits {
-            ModelBits::Fixed(2..=16 | 32) => {}
-            ModelBits::Fixed(_) => return wrong("bits must be 2 to 16, or 32"),
-            ModelBits::Condition(mu) if mu.is_finite() && *mu > 0.0 => {}
-            ModelBits::Condition(_) => return wrong("μ of condition (2) must be a finite number above 0"),
-        }
-        if !(16..=LARGEST_SHARD).contains(shard) {
-            return wrong("shard must be 16 to 16777216 coordinates");
-        }
-        let least = coordinates.div_ceil(MAX_SHARDS);
-        if least > u64::from(*shard) {
-            return Err(ModelError::Spec(format!(
-                "shard is {shard}, and a server takes at most {MAX_SHARDS} shards: give at least {least} coordinates, or more servers"
-            )));
-        }
-        Ok(())
+            ),
+            (
+                self.epoch.is_some() || !(self.corrected || self.accelerated),
+                "epoch is missing: correction and momentum need the pushes of an epoch",
+            ),
+            (
+                self.corrected || !self.accelerated,
+                "accelerated needs corrected, which reduces the variance of its growing steps",
+            ),
+            (
+                !self.accelerated || self.optimizer == Optimizer::Sgd,
+                "optimizer and accelerated are two momentums: leave one out",
+            ),
+            (bits, "bits must be 2 to 16, or 32; μ of condition (2) a finite number above 0"),
+            ((16..=LARGEST_SHARD).contains(&self.shard), "shard must be 16 to 16777216 coordinates"),
+        ];
+        let wrong = checks.into_iter().find_map(|(holds, fault)| (!holds).then_some(fault));
+        wrong.or_else(|| self.optimizer.fault()).or_else(|| self.tensors_fault()).map(str::to_owned)
     }
 
     fn tensors_fault(&self) -> Option<&'static str> {

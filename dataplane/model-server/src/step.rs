@@ -1,4 +1,4 @@
-//! One step of the model: the proximal update of Algorithm 1 (step 8) and of Algorithm 3 (step 8).
+//! The rules of the server's steps. One step of the model: the proximal update of Algorithm 1 (step 8) and of Algorithm 3 (step 8).
 //!
 //! All arithmetic is `f32`, in this order, for each coordinate:
 //!
@@ -17,9 +17,9 @@
 //! which is prox_ηh for h = λ₁‖x‖₁ + ½λ₂‖x‖² + the indicator of a box. A step that would take a number beyond
 //! ±[`LARGEST`] is not made ([`Proximal::keeps`]).
 
+use serde::{Deserialize, Serialize};
 use thc_codec::norm;
 
-use crate::optimizer::Optimizer;
 use crate::spec::Prox;
 
 /// The largest magnitude of a model's numbers. Every lattice holds it, and no difference of two of them overflows.
@@ -107,68 +107,87 @@ fn max_abs(x: &[f32]) -> f64 {
     f64::from(norm::max_abs(x))
 }
 
-/// [`Optimizer`] at one step.
-#[derive(Clone, Copy, Debug)]
-pub enum Rule {
-    /// d = u.
+/// What the server makes of gradients. u is a push, with correction plus the full-batch gradient.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Optimizer {
+    /// x ← x − η·u.
+    #[default]
     Sgd,
-    /// Heavy ball.
+    /// Polyak's heavy ball: m ← β·m + u, x ← x − η·m.
     Momentum {
-        /// β.
+        /// β, from 0 and below 1.
         beta: f32,
     },
-    /// Adam.
+    /// Kingma and Ba's: m ← β₁·m + (1 − β₁)·u, s ← β₂·s + (1 − β₂)·u², x ← x − η·m̂/(√ŝ + ε), with m̂ and ŝ corrected for
+    /// their beginning at zero. λ₂ of the proximal step is decoupled from the gradient, as in AdamW.
     Adam {
-        /// β₁.
+        /// β₁, from 0 and below 1.
         beta1: f32,
-        /// β₂.
+        /// β₂, from 0 and below 1.
         beta2: f32,
-        /// ε.
+        /// ε, above 0.
         epsilon: f32,
-        /// 1/(1 − β₁ᵗ).
-        first: f32,
-        /// 1/(1 − β₂ᵗ).
-        second: f32,
     },
 }
 
-impl Rule {
-    /// The rule for the step after `before` others.
+impl Optimizer {
+    /// Vectors as long as the model that it keeps: m, and s.
     #[must_use]
-    pub fn new(optimizer: Optimizer, before: u64) -> Self {
-        let correction = |beta: f32| {
-            let power = f64::from(beta).powf(before as f64 + 1.0);
-            (1.0 / (1.0 - power)) as f32
-        };
-        match optimizer {
-            Optimizer::Sgd => Self::Sgd,
-            Optimizer::Momentum { beta } => Self::Momentum { beta },
-            Optimizer::Adam { beta1, beta2, epsilon } => {
-                Self::Adam { beta1, beta2, epsilon, first: correction(beta1), second: correction(beta2) }
+    pub fn vectors(self) -> usize {
+        match self {
+            Self::Sgd => 0,
+            Self::Momentum { .. } => 1,
+            Self::Adam { .. } => 2,
+        }
+    }
+
+    /// The first invalid setting, as a message.
+    pub(crate) fn fault(self) -> Option<&'static str> {
+        let share = |beta: f32| (0.0..1.0).contains(&beta);
+        match self {
+            Self::Momentum { beta } if !share(beta) => Some("optimizer: β must be from 0 and below 1"),
+            Self::Adam { beta1, beta2, .. } if !share(beta1) || !share(beta2) => {
+                Some("optimizer: β₁ and β₂ must be from 0 and below 1")
             }
+            Self::Adam { epsilon, .. } if !(epsilon.is_finite() && epsilon >= 1e-12) => {
+                Some("optimizer: ε must be a finite number of at least 1e-12")
+            }
+            _ => None,
         }
     }
 
     /// Whether [`Self::advance`] leaves every number finite and within ±[`LARGEST`]: exactly for SGD, and by a bound for the
-    /// others, which refuses only what is within a factor of a few of that. `m` is the optimizer's first vector.
-    #[must_use]
-    pub fn keeps(&self, prox: &Proximal, v: &[f32], zeta: &[f32], gradient: &[f32], m: &[f32]) -> bool {
+    /// others, which refuses only what is within a factor of a few of that. The step comes after `before` others; `m` is the
+    /// optimizer's first vector.
+    pub(crate) fn keeps(
+        self,
+        before: u64,
+        prox: &Proximal,
+        v: &[f32],
+        zeta: &[f32],
+        gradient: &[f32],
+        m: &[f32],
+    ) -> bool {
         let u = max_abs(zeta) + max_abs(gradient);
-        match *self {
+        match self {
             Self::Sgd => prox.keeps(v, zeta, gradient),
             Self::Momentum { beta } => prox.reaches(v, f64::from(beta) * max_abs(m) + u),
             // Squares stay far from the largest float; |d| is at most |m̂|/ε.
-            Self::Adam { beta1, epsilon, first, .. } => {
-                let longest = (f64::from(beta1) * max_abs(m) + u) * f64::from(first) / f64::from(epsilon);
+            Self::Adam { beta1, epsilon, .. } => {
+                let first = f64::from(correction(beta1, before));
+                let longest = (f64::from(beta1) * max_abs(m) + u) * first / f64::from(epsilon);
                 u <= 1e18 && prox.reaches(v, longest)
             }
         }
     }
 
-    /// A whole vector. `gradient` is g, empty without correction; `m` and `s` are the optimizer's vectors, empty where it has
-    /// none.
-    pub fn advance(
-        &self,
+    /// A step of a whole vector after `before` others. `gradient` is g, empty without correction; `m` and `s` are the optimizer's
+    /// vectors, empty where it has none.
+    #[allow(clippy::too_many_arguments, reason = "the vectors of a step")]
+    pub(crate) fn advance(
+        self,
+        before: u64,
         prox: &Proximal,
         v: &mut [f32],
         zeta: &[f32],
@@ -177,7 +196,7 @@ impl Rule {
         s: &mut [f32],
     ) {
         let u = |i: usize| zeta[i] + gradient.get(i).copied().unwrap_or(0.0);
-        match *self {
+        match self {
             Self::Sgd => prox.advance(v, zeta, gradient),
             Self::Momentum { beta } => {
                 for (i, (v, m)) in v.iter_mut().zip(m).enumerate() {
@@ -185,7 +204,8 @@ impl Rule {
                     *v = prox.step(*v, *m);
                 }
             }
-            Self::Adam { beta1, beta2, epsilon, first, second } => {
+            Self::Adam { beta1, beta2, epsilon } => {
+                let (first, second) = (correction(beta1, before), correction(beta2, before));
                 for (i, ((v, m), s)) in v.iter_mut().zip(m).zip(s).enumerate() {
                     let u = u(i);
                     *m = beta1 * *m + (1.0 - beta1) * u;
@@ -195,6 +215,11 @@ impl Rule {
             }
         }
     }
+}
+
+/// 1/(1 − βᵗ) for the step after `before` others.
+fn correction(beta: f32, before: u64) -> f32 {
+    (1.0 / (1.0 - f64::from(beta).powf(before as f64 + 1.0))) as f32
 }
 
 /// θ of epoch number `epoch` from 0: 2/(s + 2) for s = epoch + 1.
@@ -251,20 +276,32 @@ mod tests {
     fn momentum_and_adam_by_hand() {
         let prox = Proximal::new(&Prox::default(), 0.5);
         let (mut v, mut m) = ([1.0, 2.0], [4.0, 0.0]);
-        let rule = Rule::new(Optimizer::Momentum { beta: 0.5 }, 7);
-        assert!(rule.keeps(&prox, &v, &[2.0, -1.0], &[], &m));
-        rule.advance(&prox, &mut v, &[2.0, -1.0], &[], &mut m, &mut []);
+        let momentum = Optimizer::Momentum { beta: 0.5 };
+        assert!(momentum.keeps(7, &prox, &v, &[2.0, -1.0], &[], &m));
+        momentum.advance(7, &prox, &mut v, &[2.0, -1.0], &[], &mut m, &mut []);
         assert_eq!((v, m), ([-1.0, 2.5], [4.0, -1.0]));
         // The first step of Adam has the rate's length, whatever the gradient's.
-        let rule = Rule::new(Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 }, 0);
+        let adam = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 };
         let (mut v, mut m, mut s) = ([0.0, 0.0], [0.0; 2], [0.0; 2]);
-        rule.advance(&prox, &mut v, &[1.0, -300.0], &[2.0, 0.0], &mut m, &mut s);
+        adam.advance(0, &prox, &mut v, &[1.0, -300.0], &[2.0, 0.0], &mut m, &mut s);
         assert!((v[0] + 0.5).abs() < 1e-5 && (v[1] - 0.5).abs() < 1e-5);
         assert!((m[0] - 0.3).abs() < 1e-6 && (s[1] - 90.0).abs() < 0.01);
-        for rule in [rule, Rule::new(Optimizer::Momentum { beta: 0.9 }, 0)] {
-            assert!(!rule.keeps(&prox, &v, &[f32::MAX, 0.0], &[], &m));
-            assert!(rule.keeps(&prox, &v, &[1e3, 0.0], &[], &m));
+        for optimizer in [adam, Optimizer::Momentum { beta: 0.9 }] {
+            assert!(!optimizer.keeps(0, &prox, &v, &[f32::MAX, 0.0], &[], &m));
+            assert!(optimizer.keeps(0, &prox, &v, &[1e3, 0.0], &[], &m));
         }
+    }
+
+    #[test]
+    fn wrong_fields_of_an_optimizer_are_named() {
+        for (wrong, word) in [
+            (Optimizer::Momentum { beta: 1.0 }, "β"),
+            (Optimizer::Adam { beta1: 0.9, beta2: -0.1, epsilon: 1e-8 }, "β₂"),
+            (Optimizer::Adam { beta1: 0.9, beta2: 0.99, epsilon: 0.0 }, "ε"),
+        ] {
+            assert!(wrong.fault().is_some_and(|fault| fault.contains(word)));
+        }
+        assert_eq!(Optimizer::Adam { beta1: 0.9, beta2: 0.99, epsilon: 1e-8 }.fault(), None);
     }
 
     proptest! {

@@ -13,13 +13,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ring::digest;
+use serde::{Deserialize, Serialize};
 
 use crate::counters::Reason;
 use crate::error::ModelError;
+use crate::payload::{put_floats, take_floats};
 use crate::shard::{Phase, State};
 use crate::spec::Spec;
 
-const MAGIC: &[u8; 8] = b"THCMODL2";
+const MAGIC: &[u8; 8] = b"THCMODL3";
 const DIGEST: usize = 32;
 const NEW: &str = ".new";
 
@@ -40,41 +42,23 @@ fn damaged_error(path: &Path, what: &str) -> ModelError {
 
 impl Folder {
     /// The folder of a job's model, which need not exist.
-    pub fn new(state: &Path, job: &str, model: &str) -> Self {
-        Self { path: state.join(job).join(model) }
+    pub fn new(job: &Path, model: &str) -> Self {
+        Self { path: job.join(model) }
     }
 
-    /// The folder of a job's model; made if it does not exist.
-    pub fn create(state: &Path, job: &str, model: &str) -> Result<Self, ModelError> {
-        let path = state.join(job).join(model);
-        fs::create_dir_all(&path).map_err(io_error(&path))?;
-        // The names of new folders must last, too.
-        for folder in [Some(path.as_path()), path.parent(), Some(state)].into_iter().flatten() {
-            sync_folder(folder)?;
-        }
-        Ok(Self { path })
-    }
-
-    /// All that there are of a job, with the names of their models.
-    pub fn of_job(state: &Path, job: &str) -> Result<Vec<(String, Self)>, ModelError> {
-        let path = state.join(job);
-        let entries = match fs::read_dir(&path) {
+    /// The names of all models of a job's folder.
+    pub fn names(job: &Path) -> Result<Vec<String>, ModelError> {
+        let entries = match fs::read_dir(job) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(io_error(&path)(error)),
+            Err(error) => return Err(io_error(job)(error)),
         };
-        let mut folders = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(io_error(&path))?;
-            if let Ok(name) = entry.file_name().into_string()
-                && crate::wire::is_name(&name)
-                && entry.path().is_dir()
-            {
-                folders.push((name, Self { path: entry.path() }));
-            }
-        }
-        folders.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(folders)
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        Ok(names.filter(|name| crate::wire::is_name(name) && job.join(name).is_dir()).collect())
+    }
+
+    pub fn exists(&self) -> bool {
+        self.path.is_dir()
     }
 
     fn spec_file(&self) -> PathBuf {
@@ -85,7 +69,11 @@ impl Folder {
         self.path.join(format!("shard-{number}"))
     }
 
-    pub fn write_spec(&self, spec: &Spec) -> Result<(), ModelError> {
+    /// Makes the folder of a new model.
+    pub fn create(&self, spec: &Spec) -> Result<(), ModelError> {
+        fs::create_dir_all(&self.path).map_err(io_error(&self.path))?;
+        // The names of new folders must last, too: the model's, the job's, and the state's.
+        self.path.ancestors().take(3).try_for_each(sync_folder)?;
         let file = self.spec_file();
         let text =
             serde_json::to_vec_pretty(spec).map_err(|error| damaged_error(&file, &error.to_string()))?;
@@ -163,23 +151,25 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     path.parent().map_or(Ok(()), sync_folder)
 }
 
+/// What is in front of a file's vectors.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    phase: Phase,
+    epoch: u64,
+    step: u64,
+    version: u64,
+    sequences: BTreeMap<u16, u64>,
+}
+
 /// A shard's file, all but its digest: [`seal`] appends that.
 pub(crate) fn encode(state: &State) -> Vec<u8> {
-    let vectors = state.vectors();
-    let floats: usize = vectors.iter().map(|v| v.len()).sum();
-    let mut out = Vec::with_capacity(128 + 16 * state.sequences.len() + 4 * floats + DIGEST);
-    out.extend(MAGIC);
-    out.push(state.phase.code());
-    for number in [state.epoch, state.step, state.version, state.sequences.len() as u64] {
-        out.extend(number.to_le_bytes());
-    }
-    for (worker, sequence) in &state.sequences {
-        out.extend(u64::from(*worker).to_le_bytes());
-        out.extend(sequence.to_le_bytes());
-    }
-    for vector in vectors {
-        out.extend((vector.len() as u64).to_le_bytes());
-        out.extend(vector.iter().flat_map(|v| v.to_le_bytes()));
+    let State { phase, epoch, step, version, ref sequences, .. } = *state;
+    let head = Head { phase, epoch, step, version, sequences: sequences.clone() };
+    let mut out = MAGIC.to_vec();
+    // Writing into memory does not fail; a file without this would be refused.
+    out.extend(postcard::to_allocvec(&head).unwrap_or_default());
+    for vector in state.vectors() {
+        put_floats(vector, &mut out);
     }
     out
 }
@@ -193,45 +183,29 @@ pub(crate) fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// Reads a shard's file.
 pub(crate) fn decode(bytes: &[u8], spec: &Spec, number: u32) -> Result<State, &'static str> {
-    const SHORT: &str = "it is damaged: too short";
-    let (body, digest) = bytes.split_at_checked(bytes.len().saturating_sub(DIGEST)).ok_or(SHORT)?;
+    let (body, digest) = bytes.split_at(bytes.len().saturating_sub(DIGEST));
     if !body.starts_with(MAGIC) {
         return Err("it is not a shard of this version");
     }
     if digest::digest(&digest::SHA256, body).as_ref() != digest {
         return Err("it is damaged: its digest is wrong");
     }
-    let mut body = crate::wire::Body(&body[MAGIC.len()..]);
-    let phase = match body.u8().ok_or(SHORT)? {
-        0 => Phase::Empty,
-        1 => Phase::Waiting,
-        2 => Phase::Running,
-        _ => return Err("it is in an unknown phase"),
-    };
-    let mut number_of = || body.u64().ok_or(SHORT);
-    let (epoch, step, version, workers) = (number_of()?, number_of()?, number_of()?, number_of()?);
-    let mut sequences = BTreeMap::new();
-    for _ in 0..workers {
-        let worker = u16::try_from(number_of()?).map_err(|_| "it has a worker that cannot be")?;
-        sequences.insert(worker, number_of()?);
-    }
+    let (head, mut floats) = postcard::take_from_bytes::<Head>(&body[MAGIC.len()..])
+        .map_err(|_| "it is damaged: its head cannot be read")?;
     let len = spec.range(number as usize).len();
     let mut vectors: [Arc<Vec<f32>>; 7] = Default::default();
     for (vector, wanted) in vectors.iter_mut().zip(spec.vectors()) {
-        let len = if wanted { len } else { 0 };
-        if body.u64().ok_or(SHORT)? != len as u64 {
-            return Err("it does not fit spec.json");
-        }
-        let mut out = vec![0.0; len];
-        crate::payload::take_floats(body.raw(4 * len).ok_or(SHORT)?, &mut out)
-            .map_err(|_| "it has a number that is not finite")?;
-        *vector = Arc::new(out);
+        let mut out = vec![0.0; if wanted { len } else { 0 }];
+        let (own, rest) = floats.split_at_checked(4 * out.len()).ok_or("it does not fit spec.json")?;
+        take_floats(own, &mut out).map_err(|_| "it has a number that is not finite")?;
+        (*vector, floats) = (Arc::new(out), rest);
     }
+    if !floats.is_empty() {
+        return Err("it does not fit spec.json");
+    }
+    let Head { phase, epoch, step, version, sequences } = head;
     let [x, snapshot, gradient, y, mean, first, second] = vectors;
-    let state =
-        State { phase, epoch, step, version, x, snapshot, gradient, y, mean, first, second, sequences };
-    body.end().ok_or("it is too long")?;
-    Ok(state)
+    Ok(State { phase, epoch, step, version, x, snapshot, gradient, y, mean, first, second, sequences })
 }
 
 #[cfg(test)]
@@ -265,17 +239,15 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        let model = Folder::create(folder.path(), "job", "model").unwrap();
+        let model = Folder::new(&folder.path().join("job"), "model");
         assert_eq!(model.read_spec().unwrap(), None);
         assert_eq!(model.read_shard(&spec(), 0).unwrap(), None);
-        model.write_spec(&spec()).unwrap();
+        model.create(&spec()).unwrap();
         model.write_shard(0, &seal(encode(&state()))).unwrap();
-        let folders = Folder::of_job(folder.path(), "job").unwrap();
-        assert_eq!(folders.len(), 1);
-        assert_eq!(folders[0].0, "model");
-        assert_eq!(folders[0].1.read_spec().unwrap(), Some(spec()));
-        assert_eq!(folders[0].1.read_shard(&spec(), 0).unwrap(), Some(state()));
-        assert!(Folder::of_job(folder.path(), "other").unwrap().is_empty());
+        assert_eq!(Folder::names(&folder.path().join("job")).unwrap(), ["model"]);
+        assert_eq!(model.read_spec().unwrap(), Some(spec()));
+        assert_eq!(model.read_shard(&spec(), 0).unwrap(), Some(state()));
+        assert!(Folder::names(&folder.path().join("other")).unwrap().is_empty());
     }
 
     #[test]
@@ -295,17 +267,18 @@ mod tests {
     #[test]
     fn a_deleted_model_is_gone() {
         let folder = tempfile::tempdir().unwrap();
-        let model = Folder::create(folder.path(), "job", "model").unwrap();
-        model.write_spec(&spec()).unwrap();
+        let model = Folder::new(&folder.path().join("job"), "model");
+        model.create(&spec()).unwrap();
         model.write_shard(0, &seal(encode(&state()))).unwrap();
         model.delete().unwrap();
-        assert!(Folder::of_job(folder.path(), "job").unwrap().is_empty());
+        assert!(!model.exists() && Folder::names(&folder.path().join("job")).unwrap().is_empty());
     }
 
     #[test]
     fn what_was_left_half_written_is_not_looked_at() {
         let folder = tempfile::tempdir().unwrap();
-        let model = Folder::create(folder.path(), "job", "model").unwrap();
+        let model = Folder::new(&folder.path().join("job"), "model");
+        model.create(&spec()).unwrap();
         model.write_shard(0, &seal(encode(&state()))).unwrap();
         fs::write(folder.path().join("job/model/shard-0.new"), b"half").unwrap();
         assert_eq!(model.read_shard(&spec(), 0).unwrap(), Some(state()));

@@ -1,240 +1,186 @@
-//! The frames on a stream. Only this module, the vectors of [`crate::payload`] and the files of [`crate::store`] know the
-//! byte order, which is little endian.
+//! The messages on a stream. The bytes of messages are those of [postcard](https://docs.rs/postcard), the bytes of vectors
+//! those of [`crate::payload`].
 //!
-//! A frame is its length (u32, of all that follows), a kind (u8) and a body. A connection has one stream for HELLO, OPEN,
-//! STATS, LEAVE and COMMAND, and one for each shard that begins with ATTACH. Every request has one answer, in order.
+//! A frame is its length (u32, little endian, of all that follows), a message, and a vector if the message has one. A
+//! connection has one stream that begins with [`Request::Hello`], and one for each shard that begins with
+//! [`Request::Attach`]. Every request has one answer, in order.
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::shard::Stamp;
+use crate::counters::Reason;
+use crate::shard::{PullAnswer, PushHead, Stamp};
+use crate::spec::Spec;
 
-/// What HELLO says first.
-pub(crate) const VERSION: u8 = 3;
-/// Application protocol of the TLS handshake.
-pub(crate) const ALPN: &[u8] = b"thc-model/3";
+/// Application protocol of the TLS handshake, with the version of the messages.
+pub(crate) const ALPN: &[u8] = b"thc-model/4";
 /// Longest request that is not a vector.
 pub(crate) const SMALL: usize = 4096;
-/// Longest request of a stream for the session, whose OPEN has the tensors of a model.
+/// Longest request of a stream for the session, whose [`Request::Open`] has the tensors of a model.
 pub(crate) const LONGEST_OPEN: usize = 1 << 20;
 /// Numbers from here on are those of administrators, who pull and push nothing.
 pub(crate) const ADMIN: u16 = 0xFF00;
 /// Longest names of jobs and models.
-pub(crate) const MAX_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
-/// Kinds of frames; answers are from 64.
-pub(crate) mod kind {
-    pub const HELLO: u8 = 1;
-    pub const OPEN: u8 = 2;
-    pub const STATS: u8 = 3;
-    pub const ATTACH: u8 = 4;
-    pub const INIT: u8 = 5;
-    pub const PULL: u8 = 6;
-    pub const PUSH: u8 = 7;
-    pub const SNAPSHOT: u8 = 8;
-    pub const BEGIN: u8 = 9;
-    pub const LEAVE: u8 = 10;
-    pub const COMMAND: u8 = 11;
-    pub const EXACT: u8 = 12;
-    pub const REFUSED: u8 = 64;
-    pub const WELCOME: u8 = 65;
-    pub const OPENED: u8 = 66;
-    pub const COUNTED: u8 = 67;
-    pub const ATTACHED: u8 = 68;
-    pub const DONE: u8 = 69;
-    pub const PULLED: u8 = 70;
-    pub const PUSHED: u8 = 71;
-    pub const SNAPPED: u8 = 72;
-    pub const NUMBERS: u8 = 73;
-}
-
-/// What an administrator asks for; COUNTED answers it with JSON.
+/// A request of a worker or an administrator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum Command {
-    Models,
-    Delete { model: String },
+pub(crate) enum Request<'a> {
+    /// The first request of a connection.
+    Hello {
+        worker: u16,
+        job: &'a str,
+        proof: [u8; 32],
+    },
+    /// Opens a model, or makes it.
+    Open {
+        model: &'a str,
+        spec: Spec,
+    },
+    Stats,
+    /// Deletes a model, for an administrator.
+    Delete {
+        model: &'a str,
+    },
+    /// The worker leaves, so nobody waits for it.
+    Leave,
+    /// The first request of a shard's stream.
+    Attach {
+        model: &'a str,
+        shard: u32,
+    },
+    /// Gives a value to a shard that has none; floats follow.
+    Initialise,
+    /// Gives the full-batch gradient of an epoch; floats follow.
+    Begin {
+        epoch: u64,
+    },
+    /// `held`: the incarnation and the stamp of the last pull; `snapshot`: the epoch of the snapshot that the worker has.
+    Pull {
+        patient: bool,
+        held: Option<(u64, Stamp)>,
+        snapshot: Option<u64>,
+    },
+    /// `incarnation`: that of the pull that it answers; a vector follows.
+    Push {
+        incarnation: u64,
+        head: PushHead,
+    },
+    Snapshot,
+    Exact,
 }
 
-/// What a PULLED frame holds.
-pub(crate) mod pulled {
-    pub const EMPTY: u8 = 0;
-    pub const WAITING: u8 = 1;
-    pub const VECTOR: u8 = 2;
-    pub const UNCHANGED: u8 = 3;
-    pub const SNAPSHOT: u8 = 4;
-}
-
-/// What a PUSHED frame says; a refusal is its reason's code.
-pub(crate) mod pushed {
-    pub const TAKEN: u8 = 0;
-    pub const REPEATED: u8 = 255;
+/// An answer of the server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Refused {
+        reason: Reason,
+        text: String,
+    },
+    /// `incarnation`: the number of this life of the server.
+    Welcome {
+        incarnation: u64,
+        proof: [u8; 32],
+    },
+    Opened {
+        shards: u32,
+    },
+    /// JSON follows.
+    Stats,
+    Done,
+    /// `sequence`: the number of the worker's last push.
+    Attached {
+        stamp: Stamp,
+        sequence: u64,
+    },
+    Given {
+        taken: bool,
+    },
+    /// A vector follows [`PullAnswer::Running`].
+    Pulled(PullAnswer),
+    /// `None`: the push had been taken before.
+    Pushed {
+        delay: Option<u64>,
+    },
+    /// Floats follow.
+    Snapshot {
+        epoch: u64,
+    },
+    /// Floats follow.
+    Exact {
+        stamp: Stamp,
+    },
 }
 
 /// A frame in the making.
 #[derive(Debug)]
-pub(crate) struct Frame {
-    bytes: Vec<u8>,
-}
+pub(crate) struct Frame(Vec<u8>);
 
 impl Frame {
-    pub fn new(kind: u8) -> Self {
-        Self { bytes: vec![0, 0, 0, 0, kind] }
-    }
-
-    pub fn u8(mut self, value: u8) -> Self {
-        self.bytes.push(value);
-        self
-    }
-
-    pub fn u16(mut self, value: u16) -> Self {
-        self.bytes.extend(value.to_le_bytes());
-        self
-    }
-
-    pub fn u32(mut self, value: u32) -> Self {
-        self.bytes.extend(value.to_le_bytes());
-        self
-    }
-
-    pub fn u64(mut self, value: u64) -> Self {
-        self.bytes.extend(value.to_le_bytes());
-        self
-    }
-
-    pub fn f32(self, value: f32) -> Self {
-        self.u32(value.to_bits())
-    }
-
-    pub fn stamp(self, stamp: Stamp) -> Self {
-        self.u64(stamp.epoch).u64(stamp.step).u64(stamp.version)
-    }
-
-    /// Appends at most 255 bytes of text.
-    pub fn name(mut self, text: &str) -> Self {
-        let text = &text.as_bytes()[..text.len().min(255)];
-        self.bytes.push(text.len() as u8);
-        self.bytes.extend(text);
-        self
-    }
-
-    pub fn raw(mut self, bytes: &[u8]) -> Self {
-        self.bytes.extend(bytes);
-        self
+    /// A frame of a [`Request`] or an [`Answer`].
+    pub fn new(message: &impl Serialize) -> Self {
+        let mut bytes = vec![0; 4];
+        // Writing into memory does not fail; a frame without a message would be refused.
+        bytes.extend(postcard::to_allocvec(message).unwrap_or_default());
+        Self(bytes)
     }
 
     /// The buffer, for writing a vector at the end.
     pub fn tail(&mut self) -> &mut Vec<u8> {
-        &mut self.bytes
+        &mut self.0
     }
 
-    /// With its length in front.
+    /// The bytes, with their length in front.
     pub fn finish(mut self) -> Vec<u8> {
-        let length = (self.bytes.len() - 4) as u32;
-        self.bytes[..4].copy_from_slice(&length.to_le_bytes());
-        self.bytes
+        let length = (self.0.len() - 4) as u32;
+        self.0[..4].copy_from_slice(&length.to_le_bytes());
+        self.0
     }
 }
 
-/// The body of a frame that is being read. `None`: it is too short.
-pub(crate) struct Body<'a>(pub &'a [u8]);
-
-impl<'a> Body<'a> {
-    pub fn raw(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(head)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.raw(N)?.try_into().ok()
-    }
-
-    pub fn u8(&mut self) -> Option<u8> {
-        Some(self.array::<1>()?[0])
-    }
-
-    pub fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    pub fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    pub fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    pub fn f32(&mut self) -> Option<f32> {
-        self.u32().map(f32::from_bits)
-    }
-
-    pub fn stamp(&mut self) -> Option<Stamp> {
-        Some(Stamp { epoch: self.u64()?, step: self.u64()?, version: self.u64()? })
-    }
-
-    pub fn name(&mut self) -> Option<&'a str> {
-        let length = self.u8()?;
-        std::str::from_utf8(self.raw(usize::from(length))?).ok()
-    }
-
-    pub fn end(&self) -> Option<()> {
-        self.0.is_empty().then_some(())
-    }
+/// The message of a frame without its length, and the bytes behind it.
+pub(crate) fn split<'a, T: Deserialize<'a>>(frame: &'a [u8]) -> Option<(T, &'a [u8])> {
+    postcard::take_from_bytes(frame).ok()
 }
 
 /// The reason for which no frame arrived.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum NoFrame {
-    /// The stream or its connection ended.
+    #[error("{0}")]
     Ended(String),
-    /// The peer announced a frame longer than any that is due.
+    #[error("a frame of {0} bytes is longer than any that is due")]
     TooLong(usize),
+    #[error("a frame does not end")]
+    TooLate,
 }
 
-impl std::fmt::Display for NoFrame {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Ended(reason) => f.write_str(reason),
-            Self::TooLong(length) => write!(f, "a frame of {length} bytes is longer than any that is due"),
-        }
-    }
-}
-
-/// The length of the next frame, at least 1 and at most `longest`.
-pub(crate) async fn read_length(stream: &mut quinn::RecvStream, longest: usize) -> Result<usize, NoFrame> {
-    let mut length = [0; 4];
-    stream.read_exact(&mut length).await.map_err(|error| NoFrame::Ended(error.to_string()))?;
-    let length = u32::from_le_bytes(length) as usize;
-    if (1..=longest).contains(&length) { Ok(length) } else { Err(NoFrame::TooLong(length)) }
-}
-
-/// Kind and body of a frame of `length` bytes, into `buffer`.
-pub(crate) async fn read_body(
-    stream: &mut quinn::RecvStream,
-    length: usize,
-    buffer: &mut Vec<u8>,
-) -> Result<u8, NoFrame> {
-    buffer.clear();
-    // Memory is taken as bytes come, not as they are announced.
-    while buffer.len() < length {
-        let chunk = stream.read_chunk(length - buffer.len(), true).await;
-        match chunk.map_err(|error| NoFrame::Ended(error.to_string()))? {
-            Some(chunk) => buffer.extend_from_slice(&chunk.bytes),
-            None => return Err(NoFrame::Ended("the stream ended within a frame".to_owned())),
-        }
-    }
-    Ok(buffer[0])
-}
-
-/// Both.
+/// Reads a frame of 1 to `longest` bytes into `buffer`, without its length. Once it has begun it must end within `patience`.
 pub(crate) async fn read_frame(
     stream: &mut quinn::RecvStream,
     longest: usize,
+    patience: Duration,
     buffer: &mut Vec<u8>,
-) -> Result<u8, NoFrame> {
-    let length = read_length(stream, longest).await?;
-    read_body(stream, length, buffer).await
+) -> Result<(), NoFrame> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).await.map_err(|error| NoFrame::Ended(error.to_string()))?;
+    let length = u32::from_le_bytes(length) as usize;
+    if !(1..=longest).contains(&length) {
+        return Err(NoFrame::TooLong(length));
+    }
+    buffer.clear();
+    let body = async {
+        // Memory is taken as bytes come, not as they are announced.
+        while buffer.len() < length {
+            let chunk = stream.read_chunk(length - buffer.len(), true).await;
+            match chunk.map_err(|error| NoFrame::Ended(error.to_string()))? {
+                Some(chunk) => buffer.extend_from_slice(&chunk.bytes),
+                None => return Err(NoFrame::Ended("the stream ended within a frame".to_owned())),
+            }
+        }
+        Ok(())
+    };
+    tokio::time::timeout(patience, body).await.unwrap_or(Err(NoFrame::TooLate))
 }
 
 /// Whether a name may be one of a job or model: it is also one of a folder.
@@ -252,20 +198,21 @@ mod tests {
 
     #[test]
     fn round_trip() {
-        let stamp = Stamp { epoch: 1, step: 2, version: 3 };
-        let bytes =
-            Frame::new(kind::PUSH).u16(7).name("x").f32(1.5).stamp(stamp).u64(9).raw(&[1, 2]).finish();
-        assert_eq!(bytes[..5], [(bytes.len() - 4) as u8, 0, 0, 0, kind::PUSH]);
-        let mut body = Body(&bytes[5..]);
-        assert_eq!(body.u16(), Some(7));
-        assert_eq!(body.name(), Some("x"));
-        assert_eq!(body.f32(), Some(1.5));
-        assert_eq!(body.stamp(), Some(stamp));
-        assert_eq!(body.u64(), Some(9));
-        assert_eq!(body.end(), None);
-        assert_eq!(body.raw(2).unwrap(), [1, 2]);
-        assert_eq!(body.end(), Some(()));
-        assert_eq!(body.u8(), None);
+        let stamp = Stamp { epoch: 1, step: 2, version: 300 };
+        let head = PushHead { sequence: 7, stamp, scale: 1.5 };
+        let request = Request::Push { incarnation: u64::MAX, head };
+        let mut frame = Frame::new(&request);
+        frame.tail().extend([1, 2]);
+        let bytes = frame.finish();
+        assert_eq!(bytes[..4], ((bytes.len() - 4) as u32).to_le_bytes());
+        assert_eq!(split::<Request<'_>>(&bytes[4..]).unwrap(), (request, &[1, 2][..]));
+        for cut in 4..bytes.len() - 2 {
+            assert!(split::<Request<'_>>(&bytes[4..cut]).is_none());
+        }
+        let spec = Spec { tensors: vec![(10, 8).into()], ..Spec::sgd(10, 0.1) };
+        let request = Request::Open { model: "m", spec };
+        let bytes = Frame::new(&request).finish();
+        assert_eq!(split::<Request<'_>>(&bytes[4..]).unwrap(), (request, &[][..]));
     }
 
     #[test]

@@ -85,9 +85,10 @@ impl Files {
     /// By one handle, since another file may be in its place at any moment.
     fn read(path: &Path) -> Option<Written> {
         let mut file = File::open(path).ok()?;
-        let mut head = [0; 33];
+        let mut head = [0; 48];
         file.read_exact(&mut head).ok()?;
-        let version = head[25..].try_into().map(u64::from_le_bytes).ok()?;
+        // Behind the magic number are the phase, the epoch, the step and the version.
+        let ([_, _, _, version], _) = postcard::take_from_bytes::<[u64; 4]>(&head[8..]).ok()?;
         Some((file.metadata().ok()?.modified().ok()?, version))
     }
 

@@ -156,7 +156,8 @@ fn what_does_not_fit_is_one_clear_error() {
     assert!(message.contains("letters"), "{message}");
     let message = open(config, "huge", Spec { coordinates: 1 << 30, shard: 1 << 20, ..spec });
     assert!(message.contains("max_coordinates"), "{message}");
-    assert!(matches!(own.push(&[0.0; 3], Push::bits(8)), Err(ModelError::Length { .. })));
+    let message = own.push(&[0.0; 3], Push::bits(8)).unwrap_err().to_string();
+    assert_eq!(message, "the gradient has 3 coordinates, the model has 100");
     own.initialise(&[1.0; 100]).unwrap();
     own.pull(&mut [0.0; 100], Pull::default()).unwrap();
     assert!(matches!(own.push(&[f32::NAN; 100], Push::bits(8)), Err(ModelError::Codec(_))));

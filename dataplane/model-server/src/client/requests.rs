@@ -132,14 +132,6 @@ impl Push {
     }
 }
 
-impl Pushed {
-    /// With refusals by shard, in whatever order they came.
-    pub(super) fn in_order(mut self) -> Self {
-        self.refused.sort_unstable_by_key(|(shard, _)| *shard);
-        self
-    }
-}
-
 impl Pulled {
     /// The epoch whose gradient all shards wait for.
     #[must_use]

@@ -91,36 +91,14 @@ impl Lattice {
         self.bits
     }
 
-    /// The code of the value 0.
-    #[must_use]
-    pub fn zero(&self) -> u16 {
-        self.steps.half as u16
-    }
-
     /// The value of a code.
     #[must_use]
     pub fn value(&self, code: u16) -> f32 {
         (i32::from(code) - self.steps.half) as f32 * self.steps.delta
     }
 
-    /// Rounds `x`, the coordinates number `first`, `first + 1`, … of a vector, to one code each in `codes`,
-    /// which must be as long.
-    ///
-    /// # Errors
-    /// [`CodecError::Length`].
-    pub fn round(
-        &self,
-        x: &[f32],
-        rounding: Rounding,
-        first: u64,
-        codes: &mut [u16],
-    ) -> Result<(), CodecError> {
-        CodecError::check_len("codes", x.len(), codes.len())?;
-        kernels::codes(Isa::current(), &self.steps, x, rounding, first, codes);
-        Ok(())
-    }
-
-    /// Rounds and packs. `packed` must have [`packed_len`] bytes.
+    /// Rounds `x`, the coordinates number `first`, `first + 1`, … of a vector, and packs the codes. `packed` must have
+    /// [`packed_len`] bytes.
     ///
     /// # Errors
     /// [`CodecError::Length`].
@@ -144,17 +122,6 @@ impl Lattice {
         Ok(())
     }
 
-    /// Packs codes of [`Self::round`]. `packed` must have [`packed_len`] bytes.
-    ///
-    /// # Errors
-    /// [`CodecError::Length`].
-    pub fn pack(&self, codes: &[u16], packed: &mut [u8]) -> Result<(), CodecError> {
-        let expected = packed_len(self.bits, codes.len());
-        CodecError::check_len("packed codes", expected, packed.len())?;
-        pack(self.bits, codes, packed);
-        Ok(())
-    }
-
     /// Undoes [`Self::quantize`]: the values.
     ///
     /// # Errors
@@ -167,7 +134,7 @@ impl Lattice {
         let bytes = BLOCK / 8 * usize::from(self.bits);
         for (packed, out) in packed.chunks(bytes).zip(out.chunks_mut(BLOCK)) {
             let codes = &mut codes[..out.len()];
-            unpack(self.bits, packed, codes);
+            unpack(self.bits, codes, packed);
             kernels::values(isa, &self.steps, codes, out);
         }
         Ok(())
@@ -184,99 +151,65 @@ impl Lattice {
     }
 }
 
+/// Calls a function with the width as its parameter; `bits` is 2 to 16.
+macro_rules! with_width {
+    ($bits:expr, $function:ident($codes:expr, $packed:expr)) => {
+        with_width!($bits, $function($codes, $packed), 2 3 4 5 6 7 9 10 11 12 13 14 15)
+    };
+    ($bits:expr, $function:ident($codes:expr, $packed:expr), $($width:literal)*) => {
+        match $bits {
+            $($width => $function::<$width>($codes, $packed),)*
+            _ => $function::<16>($codes, $packed),
+        }
+    };
+}
+
 /// Packs codes of 2 to 16 bits, most significant bit first; unused bits of the last byte are 0.
 ///
-/// Other than [`thc_codec::packing::pack`] for indices of a table, which have one byte each. `out` must have
+/// Other than [`thc_codec::packing::pack`] for indices of a table, which have one byte each. `packed` must have
 /// `packed_len(bits, codes.len())` bytes.
-pub(crate) fn pack(bits: u8, codes: &[u16], out: &mut [u8]) {
-    match bits {
-        2 => pack_short::<2>(codes, out),
-        3 => pack_short::<3>(codes, out),
-        4 => pack_short::<4>(codes, out),
-        5 => pack_short::<5>(codes, out),
-        6 => pack_short::<6>(codes, out),
-        7 => pack_short::<7>(codes, out),
-        8 => out.iter_mut().zip(codes).for_each(|(out, code)| *out = *code as u8),
-        9 => pack_long::<9>(codes, out),
-        10 => pack_long::<10>(codes, out),
-        11 => pack_long::<11>(codes, out),
-        12 => pack_long::<12>(codes, out),
-        13 => pack_long::<13>(codes, out),
-        14 => pack_long::<14>(codes, out),
-        15 => pack_long::<15>(codes, out),
-        _ => out.chunks_exact_mut(2).zip(codes).for_each(|(out, code)| {
-            out.copy_from_slice(&code.to_be_bytes());
-        }),
+fn pack(bits: u8, codes: &[u16], packed: &mut [u8]) {
+    if bits == 8 {
+        packed.iter_mut().zip(codes).for_each(|(byte, code)| *byte = *code as u8);
+    } else {
+        with_width!(bits, pack_groups(codes, packed));
     }
 }
 
 /// Undoes [`pack`].
-pub(crate) fn unpack(bits: u8, packed: &[u8], codes: &mut [u16]) {
-    match bits {
-        2 => unpack_short::<2>(packed, codes),
-        3 => unpack_short::<3>(packed, codes),
-        4 => unpack_short::<4>(packed, codes),
-        5 => unpack_short::<5>(packed, codes),
-        6 => unpack_short::<6>(packed, codes),
-        7 => unpack_short::<7>(packed, codes),
-        8 => codes.iter_mut().zip(packed).for_each(|(code, byte)| *code = u16::from(*byte)),
-        9 => unpack_long::<9>(packed, codes),
-        10 => unpack_long::<10>(packed, codes),
-        11 => unpack_long::<11>(packed, codes),
-        12 => unpack_long::<12>(packed, codes),
-        13 => unpack_long::<13>(packed, codes),
-        14 => unpack_long::<14>(packed, codes),
-        15 => unpack_long::<15>(packed, codes),
-        _ => codes.iter_mut().zip(packed.chunks_exact(2)).for_each(|(code, bytes)| {
-            *code = u16::from_be_bytes([bytes[0], bytes[1]]);
-        }),
+fn unpack(bits: u8, codes: &mut [u16], packed: &[u8]) {
+    if bits == 8 {
+        codes.iter_mut().zip(packed).for_each(|(code, byte)| *code = u16::from(*byte));
+    } else {
+        with_width!(bits, unpack_groups(codes, packed));
     }
 }
 
-/// Eight codes of up to 7 bits make `B` bytes.
-fn pack_short<const B: usize>(codes: &[u16], out: &mut [u8]) {
-    let whole = |group: &[u16]| group.iter().fold(0_u64, |word, code| word << B | u64::from(*code));
-    let (outs, last) = out.split_at_mut(codes.len() / 8 * B);
-    let groups = codes.chunks_exact(8);
-    let rest = groups.remainder();
-    for (group, out) in groups.zip(outs.chunks_exact_mut(B)) {
-        out.copy_from_slice(&whole(group).to_be_bytes()[8 - B..]);
+/// Eight codes of `B` bits make `B` bytes. Each half of them fits 64 bits.
+fn pack_groups<const B: usize>(codes: &[u16], packed: &mut [u8]) {
+    let half = |codes: &[u16]| codes.iter().fold(0_u64, |word, code| word << B | u64::from(*code));
+    let bytes = |codes: &[u16; 8]| {
+        let word = u128::from(half(&codes[..4])) << (4 * B) | u128::from(half(&codes[4..]));
+        word.to_be_bytes()
+    };
+    let (groups, rest) = codes.as_chunks::<8>();
+    let (whole, last) = packed.split_at_mut(groups.len() * B);
+    for (group, packed) in groups.iter().zip(whole.chunks_exact_mut(B)) {
+        packed.copy_from_slice(&bytes(group)[16 - B..]);
     }
-    let word = whole(rest) << ((8 - rest.len()) * B);
-    last.iter_mut().zip(&word.to_be_bytes()[8 - B..]).for_each(|(out, byte)| *out = *byte);
+    let mut group = [0; 8];
+    group[..rest.len()].copy_from_slice(rest);
+    last.copy_from_slice(&bytes(&group)[16 - B..][..last.len()]);
 }
 
-/// Eight codes of 9 to 15 bits make `B` bytes.
-fn pack_long<const B: usize>(codes: &[u16], out: &mut [u8]) {
-    let whole = |group: &[u16]| group.iter().fold(0_u128, |word, code| word << B | u128::from(*code));
-    let (outs, last) = out.split_at_mut(codes.len() / 8 * B);
-    let groups = codes.chunks_exact(8);
-    let rest = groups.remainder();
-    for (group, out) in groups.zip(outs.chunks_exact_mut(B)) {
-        out.copy_from_slice(&whole(group).to_be_bytes()[16 - B..]);
-    }
-    let word = whole(rest) << ((8 - rest.len()) * B);
-    last.iter_mut().zip(&word.to_be_bytes()[16 - B..]).for_each(|(out, byte)| *out = *byte);
-}
-
-fn unpack_short<const B: usize>(packed: &[u8], codes: &mut [u16]) {
-    for (packed, codes) in packed.chunks(B).zip(codes.chunks_mut(8)) {
-        let mut word = [0; 8];
-        word[8 - B..8 - B + packed.len()].copy_from_slice(packed);
-        let word = u64::from_be_bytes(word);
-        for (i, code) in codes.iter_mut().enumerate() {
-            *code = (word >> ((7 - i) * B)) as u16 & ((1 << B) - 1);
-        }
-    }
-}
-
-fn unpack_long<const B: usize>(packed: &[u8], codes: &mut [u16]) {
+fn unpack_groups<const B: usize>(codes: &mut [u16], packed: &[u8]) {
     for (packed, codes) in packed.chunks(B).zip(codes.chunks_mut(8)) {
         let mut word = [0; 16];
         word[16 - B..16 - B + packed.len()].copy_from_slice(packed);
         let word = u128::from_be_bytes(word);
+        let halves = [(word >> (4 * B)) as u64, word as u64];
         for (i, code) in codes.iter_mut().enumerate() {
-            *code = (word >> ((7 - i) * B)) as u16 & ((1 << B) - 1);
+            *code = (halves[i / 4] >> ((3 - i % 4) * B)) as u16 & (u16::MAX >> (16 - B));
         }
     }
 }
@@ -288,6 +221,14 @@ mod tests {
     use proptest::prelude::*;
     use thc_codec::signs::mix;
 
+    /// The codes of `x`, whose first coordinate is number `first`.
+    fn round(lattice: &Lattice, x: &[f32], rounding: Rounding, first: u64) -> Vec<u16> {
+        let (mut packed, mut codes) = (vec![0; packed_len(lattice.bits(), x.len())], vec![0; x.len()]);
+        lattice.quantize(x, rounding, first, &mut packed).unwrap();
+        unpack(lattice.bits(), &mut codes, &packed);
+        codes
+    }
+
     fn vector(len: usize, seed: u64) -> Vec<f32> {
         (0..len as u64).map(|i| (mix(seed ^ mix(i)) >> 40) as f32 / (1 << 23) as f32 - 1.0).collect()
     }
@@ -297,10 +238,10 @@ mod tests {
         // dom(0.5, 3): −2, −1.5, … 1.5. Multiples stay, what is outside saturates.
         let lattice = Lattice::new(0.5, 3).unwrap();
         let x = [-9.0, -2.0, -1.5, 0.0, 0.5, 1.5, 7.0, f32::NAN];
-        let mut codes = [0; 8];
-        lattice.round(&x, Rounding::new(1, 2, 3), 0, &mut codes).unwrap();
+        let codes = round(&lattice, &x, Rounding::new(1, 2, 3), 0);
         assert_eq!(codes, [0, 0, 1, 4, 5, 7, 7, 0]);
-        assert_eq!(codes.map(|code| lattice.value(code)), [-2.0, -2.0, -1.5, 0.0, 0.5, 1.5, 1.5, -2.0]);
+        let values: Vec<f32> = codes.iter().map(|code| lattice.value(*code)).collect();
+        assert_eq!(values, [-2.0, -2.0, -1.5, 0.0, 0.5, 1.5, 1.5, -2.0]);
         let mut packed = [0; 3];
         lattice.quantize(&x, Rounding::new(1, 2, 3), 0, &mut packed).unwrap();
         // 000 000 00|1 100 101 1|11 111 000
@@ -315,12 +256,11 @@ mod tests {
         for bits in BITS {
             let (lattice, rounding) = (Lattice::fit(&x, bits).unwrap(), Rounding::new(1, 2, 3));
             let mut codes = vec![0; x.len()];
-            lattice.round(&x, rounding, 0, &mut codes).unwrap();
+            kernels::codes(Isa::current(), &lattice.steps, &x, rounding, 0, &mut codes);
             let mut packed = [vec![0; packed_len(bits, x.len())], vec![1; packed_len(bits, x.len())]];
             lattice.quantize(&x, rounding, 0, &mut packed[0]).unwrap();
-            lattice.pack(&codes, &mut packed[1]).unwrap();
+            pack(bits, &codes, &mut packed[1]);
             assert_eq!(packed[0], packed[1], "{bits} bits");
-            assert!(lattice.pack(&codes, &mut packed[1][1..]).is_err());
         }
     }
 
@@ -337,7 +277,6 @@ mod tests {
         let lattice = Lattice::new(1.0, 8).unwrap();
         assert!(lattice.quantize(&[0.0; 3], Rounding::new(0, 0, 0), 0, &mut [0; 4]).is_err());
         assert!(lattice.dequantize(&[0; 3], &mut [0.0; 2]).is_err());
-        assert!(lattice.round(&[0.0; 3], Rounding::new(0, 0, 0), 0, &mut [0; 2]).is_err());
     }
 
     #[test]
@@ -359,9 +298,8 @@ mod tests {
             let lattice = Lattice::fit(&x, bits).unwrap();
             let rounds = 20_000;
             let (mut mean, mut error) = (vec![0.0; 64], 0.0);
-            let mut codes = vec![0; 64];
-            for round in 0..rounds {
-                lattice.round(&x, Rounding::new(9, round, 0), 0, &mut codes).unwrap();
+            for number in 0..rounds {
+                let codes = round(&lattice, &x, Rounding::new(9, number, 0), 0);
                 for ((mean, code), x) in mean.iter_mut().zip(&codes).zip(&x) {
                     let off = f64::from(lattice.value(*code)) - f64::from(*x);
                     *mean += off / rounds as f64;
@@ -383,15 +321,8 @@ mod tests {
     fn chunks_give_the_same_codes() {
         let (x, rounding) = (vector(1000, 3), Rounding::new(4, 5, 6));
         let lattice = Lattice::fit(&x, 11).unwrap();
-        let (mut whole, mut parts) = (vec![0; 1000], vec![0; 1000]);
-        lattice.round(&x, rounding, 7, &mut whole).unwrap();
-        lattice.round(&x[..333], rounding, 7, &mut parts[..333]).unwrap();
-        lattice.round(&x[333..], rounding, 340, &mut parts[333..]).unwrap();
-        assert_eq!(whole, parts);
-        let mut packed = vec![0; packed_len(11, 1000)];
-        lattice.quantize(&x, rounding, 7, &mut packed).unwrap();
-        unpack(11, &packed, &mut parts);
-        assert_eq!(whole, parts);
+        let parts = [round(&lattice, &x[..333], rounding, 7), round(&lattice, &x[333..], rounding, 340)];
+        assert_eq!(round(&lattice, &x, rounding, 7), parts.concat());
     }
 
     proptest! {
@@ -402,7 +333,7 @@ mod tests {
             let mut packed = vec![0xFF; packed_len(bits, codes.len())];
             pack(bits, &codes, &mut packed);
             let mut back = vec![0xFFFF; codes.len()];
-            unpack(bits, &packed, &mut back);
+            unpack(bits, &mut back, &packed);
             prop_assert_eq!(&codes, &back);
             // Most significant first: the bits in a row are those of the codes in a row.
             for (i, code) in codes.iter().enumerate() {
@@ -434,9 +365,8 @@ mod tests {
         #[test]
         fn outside_saturates(bits in 2_u8..=16, over in 1.0f32..1e6, seed: u64) {
             let lattice = Lattice::new(0.25, bits).unwrap();
-            let end = f32::from(lattice.zero()) * 0.25;
-            let mut codes = [7; 2];
-            lattice.round(&[end * over, -end * over], Rounding::new(seed, 0, 0), 0, &mut codes).unwrap();
+            let end = lattice.steps.half as f32 * 0.25;
+            let codes = round(&lattice, &[end * over, -end * over], Rounding::new(seed, 0, 0), 0);
             prop_assert_eq!(lattice.value(codes[0]), end - 0.25);
             prop_assert_eq!(lattice.value(codes[1]), -end);
         }

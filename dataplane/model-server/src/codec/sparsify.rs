@@ -32,15 +32,10 @@ pub struct Sparse {
 #[must_use]
 pub fn l1(x: &[f32]) -> f64 {
     let mut lanes = [0.0; PARTIAL_SUMS];
-    let chunks = x.chunks_exact(PARTIAL_SUMS);
-    let tail = chunks.remainder();
-    for chunk in chunks {
+    for chunk in x.chunks(PARTIAL_SUMS) {
         for (lane, x) in lanes.iter_mut().zip(chunk) {
             *lane += f64::from(x.abs());
         }
-    }
-    for (lane, x) in lanes.iter_mut().zip(tail) {
-        *lane += f64::from(x.abs());
     }
     reduce(lanes)
 }

@@ -7,9 +7,8 @@ use thc_codec::packing::packed_len;
 use thc_codec::rounding::Rounding;
 use thc_codec::{CodecError, norm};
 
-use super::{
-    Encoding, FLOATS, LATTICE, PIECES, Roundings, SIGNS_SPARSE, VectorPiece, VectorSize, max_len, put_floats,
-};
+use super::{Encoding, FLOATS, LATTICE, PIECES, Roundings, SIGNS_SPARSE, VectorSize, max_len, put_floats};
+use crate::tensors::{EXACT, TensorBlock};
 
 /// Appends `x` as floats.
 pub fn encode_full(x: &[f32], out: &mut Vec<u8>) -> VectorSize {
@@ -79,25 +78,27 @@ pub fn encode(
     }
 }
 
-/// Appends `x` in pieces, or as floats if the pieces are so small that this is shorter.
+/// Appends `x` in pieces, one for each block, or as floats if the pieces are so small that this is shorter. A block of
+/// floats stays one; `encoding` is that of the others.
 ///
 /// # Errors
 /// As [`encode`].
-pub fn encode_pieces(
+pub fn encode_blocks(
     x: &[f32],
-    pieces: &[VectorPiece],
+    blocks: &[TensorBlock],
+    encoding: impl Fn(&TensorBlock) -> Encoding,
     roundings: Roundings,
     out: &mut Vec<u8>,
 ) -> Result<VectorSize, CodecError> {
     let before = out.len();
     out.push(PIECES);
-    out.extend((pieces.len() as u32).to_le_bytes());
-    let (mut from, mut paper) = (0, 0);
-    for piece in pieces {
-        let own = &x[from..from + piece.length];
-        out.extend((piece.length as u32).to_le_bytes());
-        paper += encode(own, piece.encoding, roundings.piece(from as u64), out)?.paper;
-        from += piece.length;
+    out.extend((blocks.len() as u32).to_le_bytes());
+    let mut paper = 0;
+    for block in blocks {
+        let own = &x[block.range.clone()];
+        out.extend((own.len() as u32).to_le_bytes());
+        let encoding = if block.bits == EXACT { Encoding::Full } else { encoding(block) };
+        paper += encode(own, encoding, roundings.piece(block.range.start as u64), out)?.paper;
     }
     if out.len() - before > max_len(x.len()) {
         out.truncate(before);

@@ -22,12 +22,12 @@ use thc_codec::signs::mix;
 use thc_codec::{CodecError, norm};
 
 pub use decode::decode;
-pub use encode::{encode, encode_full, encode_on, encode_pieces};
+pub use encode::{encode, encode_blocks, encode_full, encode_on};
 
 const FLOATS: u8 = 0;
-pub(crate) const LATTICE: u8 = 1;
+const LATTICE: u8 = 1;
 const SIGNS_SPARSE: u8 = 2;
-pub(crate) const PIECES: u8 = 3;
+const PIECES: u8 = 3;
 
 /// The encoding of a gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,15 +46,6 @@ pub enum Encoding {
         /// φ; `None`: ‖α‖₁/‖α‖∞.
         budget: Option<f32>,
     },
-}
-
-/// A part of a vector that has a form, and so a scale, of its own.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct VectorPiece {
-    /// How many coordinates.
-    pub length: usize,
-    /// The form.
-    pub encoding: Encoding,
 }
 
 /// The roundings of a vector's pieces, each independent of the others.
@@ -84,6 +75,24 @@ pub struct VectorSize {
     pub bits: u64,
     /// Bits as the paper counts them: 32 d; 32 + b d; 32 + n (⌈log₂ d⌉ + b).
     pub paper: u64,
+}
+
+impl std::ops::AddAssign for VectorSize {
+    fn add_assign(&mut self, other: Self) {
+        self.bits += other.bits;
+        self.paper += other.paper;
+    }
+}
+
+/// The size of `bytes`, which encode so many coordinates.
+pub(crate) fn size(bytes: &[u8], coordinates: usize) -> VectorSize {
+    let (bits, coordinates) = (8 * bytes.len() as u64, coordinates as u64);
+    let paper = match bytes {
+        [LATTICE, width, ..] => 32 + u64::from(*width) * coordinates,
+        [PIECES, ..] => bits,
+        _ => 32 * coordinates,
+    };
+    VectorSize { bits, paper }
 }
 
 /// The reason for refusing a payload.

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::tensors::{EXACT, TensorBlock};
 use proptest::prelude::*;
 
 const HOW: [Encoding; 5] = [
@@ -76,10 +77,9 @@ fn each_piece_has_a_scale_of_its_own() {
     // Small numbers beside large ones: one scale would be 1000 / 127.
     let x: Vec<f32> = (0..100).map(|i| (i as f32).sin() * if i < 50 { 0.01 } else { 1000.0 }).collect();
     let dense = Encoding::Dense { bits: 8 };
-    let pieces = [(50, dense), (30, dense), (20, Encoding::Full)];
-    let pieces = pieces.map(|(length, encoding)| VectorPiece { length, encoding });
+    let blocks = [(0..50, 8), (50..80, 8), (80..100, EXACT)].map(|(range, bits)| TensorBlock { range, bits });
     let mut bytes = Vec::new();
-    let size = encode_pieces(&x, &pieces, ROUNDINGS, &mut bytes).unwrap();
+    let size = encode_blocks(&x, &blocks, |_| dense, ROUNDINGS, &mut bytes).unwrap();
     assert_eq!(size, VectorSize { bits: 8 * (5 + 3 * 4 + 2 * 6 + 80 + 81), paper: 64 + 640 + 640 });
     assert_eq!(size.bits, 8 * bytes.len() as u64);
     let mut out = vec![9.0; 100];
@@ -93,9 +93,9 @@ fn each_piece_has_a_scale_of_its_own() {
     assert!(decode(&[bytes.clone(), vec![0]].concat(), &mut out).is_err());
     assert!(decode(&bytes, &mut [0.0; 99]).is_err() && decode(&bytes, &mut [0.0; 101]).is_err());
     // Pieces of one coordinate would be longer than floats.
-    let ones = vec![VectorPiece { length: 1, encoding: dense }; 100];
+    let ones: Vec<_> = (0..100).map(|i| TensorBlock { range: i..i + 1, bits: 8 }).collect();
     bytes.clear();
-    encode_pieces(&x, &ones, ROUNDINGS, &mut bytes).unwrap();
+    encode_blocks(&x, &ones, |_| dense, ROUNDINGS, &mut bytes).unwrap();
     assert_eq!(bytes.len(), 401);
 }
 

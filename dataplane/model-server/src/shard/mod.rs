@@ -23,19 +23,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::codec::lattice::Lattice;
+use serde::{Deserialize, Serialize};
 use thc_codec::norm;
 
+use crate::codec::lattice::Lattice;
 use crate::counters::Reason;
 use crate::spec::Spec;
-use crate::step::{LARGEST, Proximal, Rule, couple, theta};
+use crate::step::{LARGEST, Proximal, couple, theta};
 use crate::tensors::TensorBlock;
 use reservations::Reservations;
 pub use state::{Phase, SharedVector, Stamp, State};
 pub use version::Version;
 
 /// The answer to a pull.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PullAnswer {
     /// No value yet.
     Empty,
@@ -53,7 +54,7 @@ pub enum PullAnswer {
 }
 
 /// A push, all but its vector.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PushHead {
     /// Number of this push, per worker from 1.
     pub sequence: u64,
@@ -94,8 +95,6 @@ pub struct ModelShard {
     blocks: Arc<[TensorBlock]>,
     /// Precision of the last pull.
     bits: Arc<AtomicU8>,
-    /// Delays of the pushes taken: how many of 0, 1, 2–3, 4–7, …
-    pub(crate) delays: [u64; 16],
     /// Largest delay of a push that was taken.
     pub(crate) longest: u64,
 }
@@ -119,7 +118,6 @@ impl ModelShard {
             state,
             blocks: blocks.into(),
             bits: Arc::default(),
-            delays: [0; 16],
             longest: 0,
         }
     }
@@ -314,8 +312,6 @@ impl ModelShard {
         }
         self.reservations.redeem(worker, head.stamp.version);
         self.state.sequences.insert(worker, head.sequence);
-        let bucket = if delay == 0 { 0 } else { delay.ilog2() as usize + 1 };
-        self.delays[bucket.min(self.delays.len() - 1)] += 1;
         self.longest = self.longest.max(delay);
         let ended = self.spec.epoch.is_some_and(|m| self.state.step >= u64::from(m.get()));
         if ended {
@@ -330,13 +326,13 @@ impl ModelShard {
             &mut self.state;
         let weight = if self.spec.accelerated { theta(*epoch) } else { 1.0 };
         let rate = self.spec.rate * scale / weight;
-        let (prox, rule) = (Proximal::new(&self.spec.prox, rate), Rule::new(self.spec.optimizer, *version));
+        let (prox, optimizer) = (Proximal::new(&self.spec.prox, rate), self.spec.optimizer);
         let v = if self.spec.accelerated { &mut *y } else { &mut *x };
-        if !rule.keeps(&prox, v, zeta, gradient, first) {
+        if !optimizer.keeps(*version, &prox, v, zeta, gradient, first) {
             return false;
         }
         let [v, m, s] = [v, first, second].map(|vector| -> &mut Vec<f32> { Arc::make_mut(vector) });
-        rule.advance(&prox, v, zeta, gradient, m, s);
+        optimizer.advance(*version, &prox, v, zeta, gradient, m, s);
         if self.spec.accelerated {
             // Between numbers that are in range.
             let [x, mean] = [x, mean].map(|vector| -> &mut Vec<f32> { Arc::make_mut(vector) });

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::spec::Spec;
 
 /// The phase of a shard, which decides what it can do next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// It has no value.
+    #[default]
     Empty,
     /// It waits for the full-batch gradient at its snapshot.
     Waiting,
@@ -17,19 +20,18 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Its number on the wire and in files.
-    #[must_use]
-    pub fn code(self) -> u8 {
+    /// Its name in statistics.
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Empty => 0,
-            Self::Waiting => 1,
-            Self::Running => 2,
+            Self::Empty => "empty",
+            Self::Waiting => "waiting",
+            Self::Running => "running",
         }
     }
 }
 
 /// Which state of a shard a vector is of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// Epochs completed.
     pub epoch: u64,
@@ -43,7 +45,7 @@ pub struct Stamp {
 pub type SharedVector = Arc<Vec<f32>>;
 
 /// Everything of a shard that survives a restart. A clone shares the numbers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     /// What it can do.
     pub phase: Phase,
@@ -84,21 +86,7 @@ impl State {
         let [x, snapshot, gradient, y, mean, first, second] = spec
             .vectors()
             .map(|wanted| Arc::new(if wanted { vec![0.0; spec.range(number).len()] } else { Vec::new() }));
-        let (phase, sequences) = (Phase::Empty, BTreeMap::new());
-        Self {
-            phase,
-            epoch: 0,
-            step: 0,
-            version: 0,
-            x,
-            snapshot,
-            gradient,
-            y,
-            mean,
-            first,
-            second,
-            sequences,
-        }
+        Self { x, snapshot, gradient, y, mean, first, second, ..Self::default() }
     }
 
     /// Which state it is.

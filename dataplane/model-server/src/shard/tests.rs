@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::optimizer::Optimizer;
 use crate::spec::{ModelBits, Prox};
+use crate::step::Optimizer;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

@@ -8,7 +8,7 @@ use thc_codec::CodecError;
 use thc_codec::norm;
 
 use super::state::SharedVector;
-use crate::payload::{self, Encoding, Roundings, VectorPiece};
+use crate::payload::{self, Encoding, Roundings};
 use crate::spec::{ModelBits, Spec};
 use crate::tensors::{EXACT, TensorBlock};
 
@@ -43,14 +43,10 @@ impl Version {
             };
             lattice.map_or(EXACT, |lattice| lattice.bits())
         } else {
-            let pieces: Vec<VectorPiece> = self.blocks.iter().map(piece).collect();
-            payload::encode_pieces(&self.x, &pieces, roundings, out)?;
-            self.blocks
-                .iter()
-                .map(|block| block.bits)
-                .filter(|bits| BITS.contains(bits))
-                .max()
-                .unwrap_or(EXACT)
+            let encoding = |block: &TensorBlock| Encoding::Dense { bits: block.bits };
+            payload::encode_blocks(&self.x, &self.blocks, encoding, roundings, out)?;
+            let bits = self.blocks.iter().map(|block| block.bits);
+            bits.filter(|bits| BITS.contains(bits)).max().unwrap_or(EXACT)
         };
         self.bits.store(bits, Ordering::Relaxed);
         Ok(())
@@ -74,14 +70,6 @@ impl Version {
             }
         }
     }
-}
-
-fn piece(block: &TensorBlock) -> VectorPiece {
-    let encoding = match block.bits {
-        EXACT => Encoding::Full,
-        bits => Encoding::Dense { bits },
-    };
-    VectorPiece { length: block.range.len(), encoding }
 }
 
 /// ‖x − x̃‖², 0 without snapshots.

@@ -1,0 +1,232 @@
+//! Exchanges with all shards, of which one is encoded or decoded while others are under way.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::link::{Link, Stream, within};
+use super::{Client, PAUSE};
+use crate::counters::Reason;
+use crate::error::ModelError;
+use crate::wire::{Answer, Frame};
+
+/// The requests of a call to one shard, and their answers.
+#[derive(Default)]
+pub(super) struct Exchange {
+    frames: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl Exchange {
+    pub fn of(frame: Frame) -> Self {
+        let mut exchange = Self::default();
+        exchange.add(frame);
+        exchange
+    }
+
+    pub fn add(&mut self, frame: Frame) {
+        self.frames.push((frame.finish(), None));
+    }
+
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// The answers, in the order of the requests.
+    pub fn answers(&self) -> impl Iterator<Item = &[u8]> {
+        self.frames.iter().filter_map(|(_, answer)| answer.as_deref())
+    }
+
+    /// The answer to the only request.
+    pub fn answer(&self) -> &[u8] {
+        self.answers().next().unwrap_or(&[])
+    }
+
+    /// Sends all frames that are not answered, one after the other, and then receives their answers.
+    async fn run(&mut self, stream: &mut Stream) -> Result<(), ModelError> {
+        for (request, answer) in &self.frames {
+            if answer.is_none() {
+                stream.send(request).await?;
+            }
+        }
+        for (_, answer) in &mut self.frames {
+            if answer.is_none() {
+                *answer = Some(stream.receive().await?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A shard within a call.
+enum Turn {
+    Unmade,
+    /// Its server was lost before it answered.
+    Unanswered(Exchange),
+    Done,
+}
+
+/// Whether a further attempt would fail, too.
+fn is_final(error: &ModelError) -> bool {
+    !matches!(error, ModelError::Unreachable { .. })
+}
+
+impl Client {
+    /// Sends each shard what `make` returns for it, and gives its answers to `take` as soon as they are here. A lost server is
+    /// looked for until the time-out, and gets again what it has not answered.
+    ///
+    /// # Errors
+    /// [`ModelError::Unreachable`]; the first error of `make`, after which no further shard is asked; the first of `take`. The
+    /// answers of shards that were asked are awaited, so that their streams can be used again.
+    pub(super) fn exchange(
+        &mut self,
+        mut make: impl FnMut(&mut Self, usize) -> Result<Exchange, ModelError>,
+        mut take: impl FnMut(&mut Self, usize, &Exchange) -> Result<(), ModelError>,
+    ) -> Result<(), ModelError> {
+        let deadline = Instant::now() + self.config.timeout;
+        let mut turns: Vec<Turn> = self.views.iter().map(|_| Turn::Unmade).collect();
+        let mut failed = None;
+        loop {
+            self.connect(deadline)?;
+            let (mut tasks, mut lost) = (JoinSet::new(), Vec::new());
+            let mut shards = 0..turns.len();
+            loop {
+                let next = shards.next().filter(|_| failed.is_none());
+                if let Some(shard) = next {
+                    let mut exchange = match std::mem::replace(&mut turns[shard], Turn::Done) {
+                        Turn::Unmade => match make(self, shard) {
+                            Ok(exchange) => exchange,
+                            Err(error) => {
+                                failed = Some(error);
+                                continue;
+                            }
+                        },
+                        Turn::Unanswered(exchange) => exchange,
+                        Turn::Done => continue,
+                    };
+                    if exchange.frames.is_empty() {
+                        continue;
+                    }
+                    let Some(mut stream) = self.streams[shard].take() else {
+                        turns[shard] = Turn::Unanswered(exchange);
+                        let server = self.views[shard].server;
+                        lost.push((server, self.peers[server].lost("a shard's stream is gone")));
+                        continue;
+                    };
+                    let run = async move {
+                        let result = exchange.run(&mut stream).await;
+                        (shard, stream, exchange, result)
+                    };
+                    tasks.spawn_on(run, self.runtime.handle());
+                }
+                // While there are shards to ask, only what is here already is taken.
+                let ended = if next.is_some() {
+                    tasks.try_join_next().map(|joined| joined.map_err(drop))
+                } else {
+                    let waiting = Instant::now();
+                    let left = deadline.saturating_duration_since(waiting);
+                    let ended = self.runtime.block_on(async { timeout(left, tasks.join_next()).await });
+                    let ended = ended.map(|ended| ended.map(|joined| joined.map_err(drop)));
+                    self.stats.waiting += waiting.elapsed();
+                    ended.unwrap_or(Some(Err(())))
+                };
+                match ended {
+                    Some(Ok((shard, stream, exchange, Ok(())))) => {
+                        self.streams[shard] = Some(stream);
+                        failed = failed.or(take(self, shard, &exchange).err());
+                    }
+                    Some(Ok((shard, _, exchange, Err(error)))) => {
+                        turns[shard] = Turn::Unanswered(exchange);
+                        lost.push((self.views[shard].server, error));
+                    }
+                    Some(Err(())) => {
+                        // The time is over. What is still under way ends with its task, and is in no known state.
+                        (0..self.links.len()).for_each(|server| self.drop_link(server));
+                        return Err(self.peers[0].lost("no answer"));
+                    }
+                    None if next.is_none() => break,
+                    None => {}
+                }
+            }
+            lost.iter().for_each(|(server, _)| self.drop_link(*server));
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            let Some((_, error)) = lost.into_iter().max_by_key(|(_, error)| is_final(error)) else {
+                return Ok(());
+            };
+            self.pause(error, deadline)?;
+        }
+    }
+
+    /// Pauses before another attempt, unless it would fail, too, or there is no time for it.
+    fn pause(&self, error: ModelError, deadline: Instant) -> Result<(), ModelError> {
+        if is_final(&error) || Instant::now() + PAUSE >= deadline {
+            return Err(error);
+        }
+        tracing::debug!("{error}; again");
+        std::thread::sleep(PAUSE);
+        Ok(())
+    }
+
+    fn drop_link(&mut self, server: usize) {
+        self.links[server] = None;
+        for (view, stream) in self.views.iter().zip(&mut self.streams) {
+            if view.server == server {
+                *stream = None;
+            }
+        }
+    }
+
+    /// Makes the connections that are not there, and tries again until the time-out.
+    pub(super) fn connect(&mut self, deadline: Instant) -> Result<(), ModelError> {
+        let began = Instant::now();
+        for server in 0..self.links.len() {
+            while let Err(error) = self.connect_once(server, deadline) {
+                self.pause(error, deadline)?;
+            }
+        }
+        self.stats.waiting += began.elapsed();
+        Ok(())
+    }
+
+    fn connect_once(&mut self, server: usize, deadline: Instant) -> Result<(), ModelError> {
+        let peer = Arc::clone(&self.peers[server]);
+        match &self.links[server] {
+            Some(link) if link.is_open() => return Ok(()),
+            Some(link) if link.is_deleted() => return Err(peer.refused(Reason::Deleted.message())),
+            _ => self.drop_link(server),
+        }
+        let linking = async {
+            let mut link = Link::connect(&self.config, &peer).await?;
+            let streams = link.open(&self.name, &self.parts[server]).await?;
+            Ok((link, streams))
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let (link, streams) = self.runtime.block_on(within(left, &peer, linking))?;
+        self.stats.reconnections += 1;
+        let shards = self.views.iter_mut().zip(&mut self.streams).filter(|(view, _)| view.server == server);
+        for ((view, place), (stream, stamp, sequence)) in shards.zip(streams) {
+            view.sequence = view.sequence.max(sequence);
+            if let Some((incarnation, version)) = view.seen
+                && incarnation != link.incarnation
+            {
+                self.stats.forgotten += version.saturating_sub(stamp.version);
+            }
+            view.seen = Some((link.incarnation, stamp.version));
+            *place = Some(stream);
+        }
+        self.links[server] = Some(link);
+        Ok(())
+    }
+
+    /// The answer of a shard, and the bytes behind it.
+    pub(super) fn accept<'a>(&self, shard: usize, frame: &'a [u8]) -> Result<(Answer, &'a [u8]), ModelError> {
+        self.peers[self.views[shard].server].accept(frame)
+    }
+
+    pub(super) fn malformed(&self, shard: usize) -> ModelError {
+        self.peers[self.views[shard].server].malformed()
+    }
+}
