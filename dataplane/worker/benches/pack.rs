@@ -151,7 +151,8 @@ impl Rig {
         let choice = Choice::Table(TableId(1));
         let part = PartSpec { choice, length: D as u32, packets: (D / N) as u32, norm: 1f32.to_bits() };
         let spec = CallSpec { key: 0, parts: &[part] };
-        self.worker.submit(now, &spec, &mut self.out);
+        self.worker.submit(&spec);
+        self.worker.send_norms(now, &mut self.out);
         let mut norm = std::mem::take(&mut self.out.norm);
         norm[1] = Kind::NormResult as u8;
         self.worker.handle(now, &norm, &mut Ignore, &mut self.out);
