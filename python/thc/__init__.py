@@ -10,6 +10,7 @@ from thc.asynchronous import Asynchronous, ModelServer, ModelSpec, Pulled, Pushe
 from thc.errors import *  # noqa: F403 - the names are listed there
 from thc.errors import __all__ as _errors
 from thc.group import Group, Handle
+from thc.join import Join
 from thc.logs import log
 from thc.metrics import Metrics, serve_metrics
 from thc.server import Server
@@ -21,6 +22,7 @@ __all__ = [
     "Group",
     "Handle",
     "Job",
+    "Join",
     "Metrics",
     "ModelServer",
     "ModelSpec",

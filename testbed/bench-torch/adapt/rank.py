@@ -35,8 +35,8 @@ def train(run: dict[str, Any], group: Any) -> dict[str, Any]:
     if run["family"] == "THC":
         import thc.torch
 
-        options = {"every": every, "threshold": False} if run["layerwise"] else None
-        thc.torch.wrap(ddp, group(), warmup=DENSE_STEPS, adapt=options)
+        options = thc.torch.Adapt(every=every, threshold=False) if run["layerwise"] else None
+        thc.torch.wrap(ddp, group=group(), compression=thc.torch.Compression(warmup=DENSE_STEPS, adapt=options))
         hook = thc.torch.hook_of(ddp)
         before = hook.group.stats()
     elif run["family"] != "none":

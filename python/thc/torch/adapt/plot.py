@@ -24,7 +24,7 @@ def plot_plan(plans: Any, path: str | os.PathLike[str]) -> None:
     """
     plans = list(getattr(plans, "plans", plans))
     if not plans:
-        raise ConfigError("there is no plan to plot yet: the first choice comes some steps after the start, with adapt=True")
+        raise ConfigError("there is no plan to plot yet: the first choice comes some steps after the start, with Compression(adapt=…)")
     layers = len(plans[0].rows)
     ratios = {"height_ratios": [max(3, layers), 4]}
     with picture(path, 7, 1.8 + 0.16 * layers, rows=2, font=8, sharex=True, gridspec_kw=ratios) as (_, ((upper,), (lower,))):

@@ -13,11 +13,11 @@ import torch.distributed as dist
 from thc import errors
 from thc.stats import Stats
 from thc.torch.backend.beneath import gloo_group
-from thc.torch.backend.options import Options
 from thc.torch.backend.staging import Staging
 from thc.torch.backend.work import SumWork
 from thc.torch.collective import CollectiveGroup
 from thc.torch.engine.pipeline import Pipeline
+from thc.torch.options import Compression
 
 __all__ = ["DTYPES", "Sums"]
 
@@ -28,9 +28,9 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 class _Lanes(CollectiveGroup):
     """Sums in lanes through gloo on stores of their own, rather than through process groups that torch lists."""
 
-    def __init__(self, process_group: Any, made: Sequence[Any], options: Options) -> None:
+    def __init__(self, process_group: Any, made: Sequence[Any], compression: Compression) -> None:
         self._made = list(made)
-        super().__init__(process_group, lane=options.lane, bits=options.bits, block=options.block)
+        super().__init__(process_group, compression)
 
     def _place(self, process_group: Any) -> tuple[int, int, bool]:
         # torch's list of process groups need not have it.
@@ -40,32 +40,14 @@ class _Lanes(CollectiveGroup):
         return self._made
 
 
-class _Feedback:
-    """Which calls share error feedback. All methods are the sequencer's."""
-
-    def __init__(self, lanes: CollectiveGroup) -> None:
-        self._lanes = lanes
-        self._kept: dict[int, tuple[int, SumWork]] = {}
-        """By key: the length of what is kept, and the last call that uses it."""
-
-    def prepare(self, key: int, length: int, work: SumWork) -> None:
-        """Before a call: no other one uses its key, and what is kept there is as long."""
-        if key in self._kept:
-            kept, last = self._kept[key]
-            last.over.wait()
-            if kept != length:
-                self._lanes.reset_feedback(key)
-        self._kept[key] = (length, work)
-
-
 class _Call:
     """One all-reduce, as work of a pipeline: the sequencer compares what ranks call, brings the tensor to the host and begins the sum; the store
     thread waits for the sum and stores it."""
 
-    def __init__(self, tensor: torch.Tensor, mean: bool, key: int | None, lanes: CollectiveGroup, feedback: _Feedback, telling: Any) -> None:
+    def __init__(self, tensor: torch.Tensor, mean: bool, lanes: CollectiveGroup, telling: Any) -> None:
         self.work = SumWork(tensor)
         self._staging = Staging(tensor)
-        self._mean, self._key, self._lanes, self._feedback = mean, key, lanes, feedback
+        self._mean, self._lanes = mean, lanes
         self._told = torch.tensor([tensor.numel(), DTYPES.index(tensor.dtype), int(mean)])
         """What this rank calls."""
         self._headers = [torch.empty_like(self._told) for _ in range(lanes.workers)]
@@ -80,10 +62,7 @@ class _Call:
     def begin(self) -> bool:
         try:
             self._compare()
-            host = self._staging.fetch()
-            if self._key is not None:
-                self._feedback.prepare(self._key, host.size, self.work)
-            self._handle = self._lanes.allreduce_async(host, feedback=self._key)
+            self._handle = self._lanes.allreduce_async(self._staging.fetch())
         except BaseException as error:  # told by wait
             self.work.fail(error)
         return self._handle is not None
@@ -129,26 +108,22 @@ class Sums:
     The caller tells the other ranks what it calls, and a pipeline does the rest. So an all-reduce returns at once, and several are under way.
     """
 
-    def __init__(self, process_group: Any, store: Any, timeout: timedelta, options: Options) -> None:
+    def __init__(self, process_group: Any, store: Any, timeout: timedelta, compression: Compression) -> None:
         rank, size = process_group.rank(), process_group.size()
 
         def group(name: str) -> Any:
             return gloo_group(dist.PrefixStore(name, store), rank, size, timeout)
 
-        # Calls may be told while norms of earlier ones travel, and these beside words: in groups of their own they cannot meet.
+        # Caller may be told while norms of earlier ones travel, and these beside words: in groups of their own they cannot meet.
         self._telling = group("calls")
         carriers = [group("norms"), group("words")]
         self._groups = [self._telling, *carriers]
-        self._lanes = _Lanes(process_group, carriers, options)
-        self._cycle, self._calls = options.feedback, 0
-        self._feedback = _Feedback(self._lanes)
+        self._lanes = _Lanes(process_group, carriers, compression)
         self._pipeline = Pipeline()
 
     def add_up(self, tensor: torch.Tensor, mean: bool) -> SumWork:
         """Begins to replace a tensor by the sum over all ranks, or by the mean."""
-        key = self._calls % self._cycle if self._cycle else None
-        self._calls += 1
-        call = _Call(tensor, mean, key, self._lanes, self._feedback, self._telling)
+        call = _Call(tensor, mean, self._lanes, self._telling)
         self._pipeline.put(call)
         return call.work
 

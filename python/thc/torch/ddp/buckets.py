@@ -12,7 +12,7 @@ import torch
 from thc import errors
 from thc.torch.engine.bucket import Bucket, Promise, is_dense
 from thc.torch.compression.layout import Layout, Segment
-from thc.torch.engine.options import Options
+from thc.torch.options import Options
 from thc.torch.names import named_parameters
 
 log = logging.getLogger("thc.torch")

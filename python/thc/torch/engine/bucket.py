@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import torch
 
-from thc.torch.compression.flight import Flight
+from thc.torch.compression.calls import PendingCalls
 from thc.torch.compression.layout import Layout
 
-__all__ = ["Arrival", "Bucket", "Calls", "Promise", "Sender", "in_shape_of", "is_dense", "is_finite"]
+__all__ = ["Arrival", "Bucket", "Caller", "Promise", "Sender", "in_shape_of", "is_dense", "is_finite"]
 
 
 def is_finite(buffer: torch.Tensor) -> bool:
@@ -44,10 +44,10 @@ class Promise(Protocol):
         """Fulfils it, or says why it cannot be. Called once."""
 
 
-class Calls(Protocol):
+class Caller(Protocol):
     """What makes the calls of buckets."""
 
-    def call(self, flight: Flight, data: torch.Tensor, wait: bool, **options: Any) -> None:
+    def call(self, pending: PendingCalls, data: torch.Tensor, wait: bool, **options: Any) -> None:
         """Begins a call, in place; with ``wait`` it is over on return. Options are those of :meth:`thc.Group.allreduce`."""
 
     def key(self, layout: Layout) -> int | None:
@@ -61,7 +61,7 @@ class Sender(Protocol):
     def is_trial(self) -> bool:
         """Whether the calls only try out how buckets could travel, so that the mean's accuracy shows nothing."""
 
-    def send(self, calls: Calls, flight: Flight, bucket: Bucket, data: torch.Tensor, step: int, wait: bool) -> None:
+    def send(self, caller: Caller, pending: PendingCalls, bucket: Bucket, data: torch.Tensor, step: int, wait: bool) -> None:
         """Makes the calls. ``data`` is the bucket where it is compressed."""
 
 

@@ -10,21 +10,19 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from typing_extensions import Unpack
 
 from thc import errors
 from thc.base_group import BaseGroup
-from thc.torch.adapt.options import Adapt
+from thc.join import Join
 from thc.torch.adapt.adaptive import Adaptive
 from thc.torch.engine.clock import StepClock
 from thc.torch.device.choice import ON_CPU
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.loops.gradients import cut_gradients
 from thc.torch.names import named_parameters
-from thc.torch.joining import begin_alike, falls_back, join, scope_of
+from thc.torch.joining import begin_alike, enter, scope_of
 from thc.torch.loops.optimizer_step import replace_step
-from thc.torch.engine.options import Options
-from thc.torch.option_types import JoinOptions
+from thc.torch.options import Compression, Options
 from thc.torch.ranks.peers import Peers
 from thc.torch.loops.trial import LocalOptimizer, Trial
 
@@ -183,12 +181,12 @@ def overlap(
     *,
     loc_lr: float | None = None,
     loc_optimizer: MakeOptimizer | None = None,
-    adapt: Adapt | Mapping[str, Any] | bool | None = None,
-    feedback: bool = True,
-    fallback: bool | None = None,
-    group: BaseGroup | None = None,
     process_group: Any = None,
-    **options: Unpack[JoinOptions],
+    group: BaseGroup | None = None,
+    over: str = "server",
+    fallback: bool = True,
+    compression: Compression = Compression(),
+    join: Join = Join(),
 ) -> Overlap:
     """Hides the averaging of gradients behind the next step, by SlimGC's model backup; all ranks call it alike.
 
@@ -210,14 +208,15 @@ def overlap(
     ``loc_lr`` is the rate of the local update (the optimizer's own by default), ``loc_optimizer`` makes an optimizer for it, with a state of
     its own, from a list of parameter groups. ``backup=False`` leaves the local update out: gradients are computed at parameters one step old.
 
-    ``adapt`` chooses how each parameter travels, as for :func:`thc.torch.wrap`, from the tables that the job has.
+    ``group``, ``over``, ``fallback``, ``compression`` and ``join`` are those of :func:`thc.torch.wrap`. Of a compression ``feedback`` counts, which is on
+    by default, and ``adapt``, besides what the codec takes.
 
     ``model`` is a plain module or one of DistributedDataParallel, which then averages nothing itself. Gradients may be accumulated
     and clipped before the step (each rank its own), schedulers work, and so does a ``GradScaler``: a step whose gradients are
     not finite on some rank is left out on all, and :attr:`Overlap.skipped` counts it. Hooks of the optimizer's step are called by the update by
     the mean, not by the local one. When the server is lost training goes on through the
     process group, as with :func:`thc.torch.wrap`; with ``fallback=False`` it raises from ``optimizer.step``. It
-    takes memory for the backup, the optimizer's state once more and two gradients (one without ``fallback``). Groups and ``options`` as for :func:`thc.torch.wrap`.
+    takes memory for the backup, the optimizer's state once more and two gradients (one without ``fallback``).
     """
     if isinstance(model, DistributedDataParallel):
         if process_group is None and model.process_group is not dist.group.WORLD:
@@ -227,8 +226,8 @@ def overlap(
     names = functools.partial(_names_of, model, optimizer)
     if any(p.dtype == torch.float64 for p in names()):
         raise errors.ConfigError("the optimizer has parameters of f64, which THC would average as f32: use thc.torch.wrap, which sends them otherwise")
-    adapting = Adapt.read(adapt)
-    group = join(process_group, group, options, adapts=adapting is not None)
+    compression.only("overlap", "feedback", "adapt")
+    group = enter(process_group, group, over, compression, join, fallback=fallback)
     begin_alike(model, process_group)
     if isinstance(model, DistributedDataParallel):
         model.register_comm_hook(None, _keep_own)
@@ -236,11 +235,11 @@ def overlap(
     if backup:
         local = Trial(optimizer, optimizer.step) if loc_optimizer is None else LocalOptimizer(optimizer, loc_optimizer)
     clock = StepClock(group.training)
-    kept = Options(feedback=feedback, fallback=falls_back(group, fallback), adapt=adapting, device="cpu")
+    kept = Options.of(compression, group, feedback=True, fallback=fallback, device="cpu")
     peers = Peers(process_group)
     engine = Engine(group, kept, peers, clock, ON_CPU)
-    if adapting is not None:
-        engine.parts.append(Adaptive.create(adapting, group, peers, {name: p.numel() for p, name in names().items()}))
+    if kept.adapt is not None:
+        engine.parts.append(Adaptive.create(kept.adapt, group, peers, {name: p.numel() for p, name in names().items()}))
     made = Overlap(engine, clock, optimizer, local, loc_lr, names)
 
     def step(closure: Callable[[], Any] | None = None) -> Any:

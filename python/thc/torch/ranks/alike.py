@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,19 +28,21 @@ def _text(value: Any) -> str:
 
 
 def compare_options(options: Mapping[str, Any], process_group: Any, failed: Exception | None = None) -> None:
-    """Raises :exc:`~thc.ConfigError` on all ranks if one has another option than rank 0, or if this one has ``failed`` to understand its own.
+    """Raises :exc:`~thc.ConfigError` on all ranks if one has other options than rank 0, or if this one has ``failed`` to understand its own.
     A collective, to be made before any that depends on an option."""
-    mine = {name: _text(value) for name, value in options.items() if name not in OF_A_RANK}
-    told = gather_objects((mine, None if failed is None else str(failed)), process_group)
+    mine = {name: _text(value) for name, value in sorted(options.items()) if name not in OF_A_RANK}
+    digest = hashlib.sha256(repr(mine).encode()).hexdigest()
+    told = gather_objects((digest, None if failed is None else str(failed)), process_group)
     if failed is not None:
         raise failed
-    wrong = next((rank for rank, (_, why) in enumerate(told) if why is not None), None)
-    if wrong is not None:
-        raise ConfigError(f"rank {wrong} has options that it does not understand: {told[wrong][1]}")
-    every = [each for each, _ in told]
-    for rank, theirs in enumerate(every):
-        for name in sorted(every[0].keys() | theirs.keys()):
-            first, other = every[0].get(name), theirs.get(name)
-            if first != other:
-                said = [f"{'not given' if value is None else value} on rank {at}" for at, value in ((0, first), (rank, other))]
-                raise ConfigError(f"{name} is {said[0]} and {said[1]}: give all ranks the same")
+    for rank, (_, why) in enumerate(told):
+        if why is not None:
+            raise ConfigError(f"rank {rank} has options that it does not understand: {why}")
+    other = next((rank for rank, (theirs, _) in enumerate(told) if theirs != told[0][0]), None)
+    if other is None:
+        return
+    every = gather_objects(mine, process_group)
+    first, theirs = every[0], every[other]
+    differ = [name for name in sorted(first.keys() | theirs.keys()) if first.get(name) != theirs.get(name)]
+    said = [f"{name} is {first.get(name)} on rank 0 and {theirs.get(name)} on rank {other}" for name in differ]
+    raise ConfigError(f"{'; '.join(said)}: give all ranks the same")

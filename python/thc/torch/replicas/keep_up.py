@@ -171,13 +171,13 @@ def keep_up(model: DistributedDataParallel, optimizer: torch.optim.Optimizer | N
     """Trains at the pace of a quorum: no step waits for a rank that is late. All ranks call it alike, after :func:`thc.torch.wrap` in a job
     with a quorum::
 
-        model = thc.torch.wrap(DistributedDataParallel(model), server={"quorum": 7})          # of 8 ranks
+        model = thc.torch.wrap(DistributedDataParallel(model), join=thc.torch.Join(server={"quorum": 7}))   # of 8 ranks
         keep = thc.torch.keep_up(model, optimizer, scheduler)
         for batch in keep.steps(loader):
             loss(model, batch).backward()
             optimizer.step()
             optimizer.zero_grad()
-        keep.finish()                                                                          # the same parameters on all ranks
+        keep.finish()                                                                           # the same parameters on all ranks
 
     A mean is that of the ranks that were in time, the same bits for all that have it. A rank that was too late lacks it, so its parameters
     are others. It stops before its next step; the others hear of that with the end of one of theirs, wait for a moment, and it goes on from
@@ -196,14 +196,13 @@ def keep_up(model: DistributedDataParallel, optimizer: torch.optim.Optimizer | N
         raise ConfigError("with rails a host's ranks complete each other's means, so all of them would be late: wrap(model, rails=False)")
     if hook.group.sums_in_lanes or job.quorum >= job.workers:
         raise ConfigError(
-            f"the job waits for all of its {job.workers} workers, so nobody is skipped: give it a quorum, wrap(model, server={{'quorum': {max(1, job.workers - 1)}}}); "
+            f"the job waits for all of its {job.workers} workers, so nobody is skipped: give it a quorum, thc.torch.Join(server={{'quorum': {max(1, job.workers - 1)}}}); "
             "a quorum has one server, and no shares"
         )
     buffers = next(model.module.buffers(), None) is not None
     for wrong, what, way in (
         (model.find_unused_parameters, "find_unused_parameters=True", "find_unused_parameters=False"),
         (model.broadcast_buffers and buffers, "broadcast_buffers=True, and the model has buffers", "broadcast_buffers=False"),
-        (hook.options.uncompressed != "raw", 'uncompressed="process-group"', 'uncompressed="raw"'),
         (any(p.dtype == torch.float64 for p in model.module.parameters()), "parameters of f64", "f32"),
         (bool(hook.options.only_if_faster), "only_if_faster", "only_if_faster=False"),
         (hook.compares, "check_replicas", "thc.torch.check_replicas after keep.finish()"),

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from thc import errors
 
-__all__ = ["Flight", "Over"]
+__all__ = ["PendingCalls", "Over"]
 
 
 class _Handle(Protocol):
@@ -27,7 +27,7 @@ class Over:
 
 
 @dataclass
-class Flight:
+class PendingCalls:
     """A bucket's calls, in order, and what is to be done with their means."""
 
     handles: list[_Handle] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Flight:
         else:
             self.handles.append(Over() if wait else handle)
 
-    def land(self) -> bool:
+    def wait(self) -> bool:
         """Waits for all. Whether all numbers were finite."""
         finite, failed = True, None
         for handle in self.handles:
