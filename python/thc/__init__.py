@@ -14,8 +14,7 @@ from thc.join import Join
 from thc.logs import log
 from thc.metrics import Metrics, serve_metrics
 from thc.server import Server
-from thc.stats import Job, Stats, Table
-from thc.training import Training
+from thc.stats import Job, Stats, Table, Training
 
 __all__ = [
     "Asynchronous",

@@ -17,9 +17,8 @@ from thc.base_group import BaseGroup, Pending, _open
 from thc.errors import ConfigError
 from thc.interfaces import bind_option
 from thc.join import OWN_SERVER, Join
-from thc.training import Training
+from thc.stats import Job, Stats, Table, Training
 from thc.server import Server
-from thc.stats import Job, Stats, Table
 
 __all__ = ["Group", "Handle", "Plan"]
 

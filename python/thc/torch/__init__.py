@@ -25,8 +25,7 @@ from thc.torch.ddp.state import State, thc_hook
 from thc.torch.replicas.keep_up import KeepUp, keep_up
 from thc.torch.loops.outer import Outer, nesterov, outer
 from thc.torch.loops.overlap import Overlap, overlap
-from thc.torch.adapt.plan import Plan, PlanRow
-from thc.torch.adapt.plot import plot_plan
+from thc.torch.adapt.plan import Plan, PlanRow, plot_plan
 from thc.torch.sharding.replicate import Replicas, replicate
 from thc.torch.sharding.sharded import wrap_sharded
 from thc.torch.replicas.synchronize import sync_parameters

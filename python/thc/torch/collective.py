@@ -7,7 +7,6 @@ way, and all ranks get the same bits in whatever order they add (docs/without-a-
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import queue
 import threading
@@ -23,8 +22,7 @@ from thc import _native, environment, errors
 from thc.cores import available_cores
 from thc.arguments import Array, Plan, as_f32, feedback_key, spans_of
 from thc.base_group import BaseGroup, Pending, _open
-from thc.training import Training
-from thc.stats import Job, Stats, Table
+from thc.stats import Job, Stats, Table, Training
 from thc.torch.options import Compression
 from thc.torch.ranks.gathering import gather_objects
 from thc.torch.ranks.own_groups import OwnGroups, backend_on, borrow
@@ -259,11 +257,8 @@ class CollectiveGroup(BaseGroup):
         """Totals. Bytes are those of a ring, without headers; what a process group does inside nobody counts."""
         device, why = self.compresses_on
         totals = self._totals
-        known = {name: totals[name] for name in ("calls", "failed", "coordinates")}
-        # What only packets have is 0.
-        rest = {each.name: 0 for each in dataclasses.fields(Stats) if each.default is each.default_factory and each.name not in known}
-        rest |= dict.fromkeys(("bytes_up", "bytes_down"), totals["bytes"])
-        return Stats(**known, **rest, device=device, why=why, **self.training.totals(), nmse=dict(self.nmse))
+        known = {name: totals[name] for name in ("calls", "failed", "coordinates")} | dict.fromkeys(("bytes_up", "bytes_down"), totals["bytes"])
+        return Stats.without_packets(**known, device=device, why=why, **self.training.totals(), nmse=dict(self.nmse))
 
     def rejoin(self) -> None:
         raise errors.ConfigError("sums that the process group adds up have no session to join anew: make the process group anew")

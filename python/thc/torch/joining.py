@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 import os
 import weakref
@@ -23,12 +24,11 @@ from thc.torch.adapt.tables import lanes_for, tables_for
 from thc.torch.collective import CollectiveGroup
 from thc.torch.hosts.rails import hosts_of, rails as make_rails
 from thc.torch.options import Compression
-from thc.torch.ranks.alike import compare_options
 from thc.torch.ranks.gathering import Gather, gather_objects
 from thc.torch.ranks.lone import LoneGroup
 from thc.torch.ranks.own_groups import time_out
 
-__all__ = ["begin_alike", "check_joining", "enter", "join_ranks", "names_server", "options_of", "scope_of", "threads_of"]
+__all__ = ["OF_A_RANK", "begin_alike", "check_joining", "compare_options", "enter", "join_ranks", "names_server", "options_of", "scope_of", "threads_of"]
 
 _named: weakref.WeakValueDictionary[tuple[int, int, str | None, int | None], BaseGroup] = weakref.WeakValueDictionary()
 """The groups of servers that are named, by this process's rank, how much higher the job's number is, and what names them: each can be joined only
@@ -168,3 +168,39 @@ def begin_alike(model: torch.nn.Module, process_group: Any) -> None:
             if whole is not own:
                 own.copy_(whole)
 
+
+OF_A_RANK = frozenset(
+    "address bind cookie controller_ca controller_cert controller_key device dpdk inject inject_seed io join_timeout min_rto patience "
+    "port recv_buffer seed send_buffer threads timeout".split()
+)
+"""Options in which ranks may differ."""
+
+
+def _text(value: Any) -> str:
+    """An option as it is compared."""
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(map(_text, value))})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_text(each)}' for key, each in sorted(value.items()))}}}"
+    return repr(value)
+
+
+def compare_options(options: Mapping[str, Any], process_group: Any, failed: Exception | None = None) -> None:
+    """Raises :exc:`~thc.ConfigError` on all ranks if one has other options than rank 0, or if this one has ``failed`` to understand its own.
+    A collective, to be made before any that depends on an option."""
+    mine = {name: _text(value) for name, value in sorted(options.items()) if name not in OF_A_RANK}
+    digest = hashlib.sha256(repr(mine).encode()).hexdigest()
+    told = gather_objects((digest, None if failed is None else str(failed)), process_group)
+    if failed is not None:
+        raise failed
+    for rank, (_, why) in enumerate(told):
+        if why is not None:
+            raise ConfigError(f"rank {rank} has options that it does not understand: {why}")
+    other = next((rank for rank, (theirs, _) in enumerate(told) if theirs != told[0][0]), None)
+    if other is None:
+        return
+    every = gather_objects(mine, process_group)
+    first, theirs = every[0], every[other]
+    differ = [name for name in sorted(first.keys() | theirs.keys()) if first.get(name) != theirs.get(name)]
+    said = [f"{name} is {first.get(name)} on rank 0 and {theirs.get(name)} on rank {other}" for name in differ]
+    raise ConfigError(f"{'; '.join(said)}: give all ranks the same")

@@ -22,9 +22,8 @@ from thc.errors import ConfigError, MismatchError
 from thc.base_group import BaseGroup
 from thc.torch.engine.clock import Span
 from thc.torch.adapt.options import Adapt
-from thc.torch.engine.bucket import Bucket, Caller
+from thc.torch.engine.bucket import Bucket, Caller, PendingCalls
 from thc.torch.ranks.exchange import exchange, tells
-from thc.torch.compression.calls import PendingCalls
 from thc.torch.compression.layout import Layout, Segment
 from thc.torch.engine.part import EnginePart
 from thc.torch.ranks.peers import Peers

@@ -9,9 +9,8 @@ import torch
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.compression.accuracy import Accuracy
-from thc.torch.engine.bucket import Bucket
+from thc.torch.engine.bucket import Bucket, PendingCalls
 from thc.torch.compression.feedback import FeedbackStore
-from thc.torch.compression.calls import PendingCalls
 from thc.torch.compression.layout import Layout, scatter
 from thc.torch.options import Options
 

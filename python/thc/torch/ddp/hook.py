@@ -12,9 +12,8 @@ from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.adapt.adaptive import Adaptive
 from thc.torch.ddp.comparing import Comparing, Comparison
-from thc.torch.ddp.buckets import Buckets, check_one_device
+from thc.torch.ddp.buckets import Buckets, Passes, check_one_device
 from thc.torch.ddp.future import BucketFuture, PassError
-from thc.torch.ddp.passes import Passes
 from thc.torch.engine.bucket import Arrival, Bucket
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.joining import scope_of

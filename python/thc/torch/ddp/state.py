@@ -16,10 +16,9 @@ from thc.errors import ConfigError
 from thc.join import Join
 from thc.torch.ddp.future import BucketFuture, PassError
 from thc.torch.ddp.hook import Hook, check_model, check_rails
-from thc.torch.joining import check_joining, join_ranks, options_of
+from thc.torch.joining import check_joining, compare_options, join_ranks, options_of
 from thc.torch.names import unwrapped
 from thc.torch.options import Compression, Options
-from thc.torch.ranks.alike import compare_options
 from thc.torch.ranks.own_groups import backend_on
 from thc.torch.replicas.digests import DigestOf
 

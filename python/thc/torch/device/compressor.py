@@ -9,12 +9,11 @@ from typing import Any
 import torch
 
 from thc.base_group import BaseGroup
-from thc.torch.engine.bucket import Bucket
+from thc.torch.engine.bucket import Bucket, PendingCalls
 from thc.torch.compression.compressor import HostCompressor
 from thc.torch.device.call import Call
 from thc.torch.device.codec import DeviceCodec
 from thc.torch.compression.feedback import FeedbackStore
-from thc.torch.compression.calls import PendingCalls
 from thc.torch.options import Options
 
 __all__ = ["DeviceCompressor"]

@@ -10,11 +10,10 @@ from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.engine.agreement import Agreement
 from thc.torch.ranks.departures import Departures
-from thc.torch.ranks.gathering import Gather, Gathering
+from thc.torch.ranks.gathering import Gather, Gathering, shared_store
 from thc.torch.ranks.health import PeerProbe, ServerProbe, StepCounters
 from thc.torch.options import IN_FLIGHT
 from thc.torch.ranks.peers import Peers
-from thc.torch.ranks.store import shared_store
 
 __all__ = ["Fallback"]
 

@@ -9,9 +9,8 @@ import torch
 
 from thc import errors
 from thc.torch.engine.agreement import LOST, Route
-from thc.torch.engine.bucket import Bucket
+from thc.torch.engine.bucket import Bucket, PendingCalls
 from thc.torch.compression.compressor import Compressor
-from thc.torch.compression.calls import PendingCalls
 from thc.torch.engine.pipeline import Pipeline
 from thc.torch.engine.steps import Steps
 

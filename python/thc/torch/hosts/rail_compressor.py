@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from thc import errors
-from thc.torch.engine.bucket import Bucket
+from thc.torch.engine.bucket import Bucket, Over, PendingCalls
 from thc.torch.compression.compressor import HostCompressor
-from thc.torch.compression.calls import PendingCalls, Over
 from thc.torch.compression.layout import Layout, share_of, shares_of
 from thc.torch.ranks.peers import wait_for
 from thc.torch.hosts.rails import RailGroup

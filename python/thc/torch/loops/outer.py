@@ -17,7 +17,7 @@ from thc.torch.engine.clock import StepClock
 from thc.torch.device.choice import ON_CPU
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.joining import begin_alike, enter, scope_of
-from thc.torch.loops.optimizer_step import replace_step
+from thc.torch.loops.optimizer_step import replace_step, unscaled
 from thc.torch.options import Compression, Options
 from thc.torch.ranks.peers import Peers
 from thc.torch.engine.piece import Piece
@@ -298,19 +298,14 @@ def outer(
     made = Outer(engine, clock, model, optimizer, every, outer, parts, delay, mode)
 
     def step(*args: Any, **kwargs: Any) -> Any:
-        # What a GradScaler leaves there: see _step_supports_amp_scaling.
-        left = {key: optimizer.__dict__.pop(key) for key in ("grad_scale", "found_inf") if key in optimizer.__dict__}
-        scale, found = left.get("grad_scale"), left.get("found_inf")
         result = None
         made.follow()
-        try:
+        with unscaled(optimizer) as (scale, found):
             if found is None or not float(found):
                 for p in made.trained():
                     if scale is not None and p.grad is not None:
                         p.grad.div_(scale.to(p.grad.device))
                 result = inner(*args, **kwargs)
-        finally:
-            optimizer.__dict__.update(left)
         made.step()
         return result
 

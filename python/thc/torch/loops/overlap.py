@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,18 +16,17 @@ from thc import errors
 from thc.base_group import BaseGroup
 from thc.join import Join
 from thc.torch.adapt.adaptive import Adaptive
-from thc.torch.engine.clock import StepClock
 from thc.torch.device.choice import ON_CPU
+from thc.torch.engine.clock import StepClock
 from thc.torch.engine.engine import Adapter, Engine
-from thc.torch.loops.gradients import cut_gradients
-from thc.torch.names import named_parameters
 from thc.torch.joining import begin_alike, enter, scope_of
-from thc.torch.loops.optimizer_step import replace_step
+from thc.torch.loops.gradients import cut_gradients
+from thc.torch.loops.optimizer_step import replace_step, unscaled
+from thc.torch.names import named_parameters
 from thc.torch.options import Compression, Options
 from thc.torch.ranks.peers import Peers
-from thc.torch.loops.trial import LocalOptimizer, Trial
 
-__all__ = ["Overlap", "overlap"]
+__all__ = ["LocalOptimizer", "Overlap", "Trial", "overlap"]
 
 MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 
@@ -247,13 +247,9 @@ def overlap(
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        # What a GradScaler leaves there: see _step_supports_amp_scaling. The update by the mean knows nothing of it.
-        left = {key: optimizer.__dict__.pop(key) for key in ("grad_scale", "found_inf") if key in optimizer.__dict__}
-        scale, found = left.get("grad_scale"), left.get("found_inf")
-        try:
+        # The update by the mean knows nothing of a scale.
+        with unscaled(optimizer) as (scale, found):
             made.step(1.0 if scale is None else 1.0 / float(scale), found is None or not float(found))
-        finally:
-            optimizer.__dict__.update(left)
         return loss
 
     replace_step(optimizer, step)
@@ -274,3 +270,70 @@ def _keep_own(_: Any, bucket):  # type: ignore[no-untyped-def] # DDP compares an
     done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done
+
+
+HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+"""Where an optimizer keeps the hooks of its step."""
+
+
+class Trial:
+    """Steps of an optimizer that change parameters and leave its own state, momentum and the like, as it was. Its step's hooks, which may
+    count or log, are not called: the step that is meant to stay calls them."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, update: Callable[[], Any]) -> None:
+        """``update`` is the optimizer's step itself."""
+        self._optimizer, self._update = optimizer, update
+        self._copies: dict[tuple[torch.Tensor, str], torch.Tensor] = {}
+        """By parameter and name; their memory is kept."""
+
+    def step(self, rate: float | None) -> None:
+        """Updates parameters by their gradients, at another learning rate if one is given."""
+        state, groups = self._optimizer.state, self._optimizer.param_groups
+        kept = dict(state)
+        settings = [{key: value for key, value in group.items() if key != "params"} for group in groups]
+        for p, own in kept.items():
+            state[p] = {key: self._copy(p, key, value) for key, value in own.items()}
+        if rate is not None:
+            for group in groups:
+                group["lr"] = rate
+        hooks = {name: getattr(self._optimizer, name) for name in HOOKS}
+        for name in hooks:
+            setattr(self._optimizer, name, OrderedDict())
+        try:
+            self._update()
+        finally:
+            for name, own in hooks.items():
+                setattr(self._optimizer, name, own)
+            state.clear()
+            state.update(kept)
+            for group, before in zip(groups, settings):
+                group.update(before)
+
+    def _copy(self, p: torch.Tensor, key: str, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        held = self._copies.get((p, key))
+        if held is None or held.shape != value.shape or held.dtype != value.dtype or held.device != value.device:
+            held = self._copies[p, key] = torch.empty_like(value)
+        return held.copy_(value)
+
+
+class LocalOptimizer:
+    """Another optimizer for the same groups of parameters, with no state in common."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, make: Callable[[list[dict[str, Any]]], torch.optim.Optimizer]) -> None:
+        self._optimizer = optimizer
+        self._own = make([dict(each) for each in optimizer.param_groups])
+
+    def step(self, rate: float | None) -> None:
+        """Updates parameters by their gradients, at the first optimizer's learning rate or another one."""
+        for mine, theirs in zip(self._own.param_groups, self._optimizer.param_groups):
+            mine["lr"] = theirs["lr"] if rate is None else rate
+        self._own.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._own.state_dict()
+        return found
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._own.load_state_dict(state)
