@@ -52,10 +52,11 @@ def check_joining(group: BaseGroup | None, over: str, compression: Compression, 
     if over not in ("server", "process-group"):
         raise ConfigError(f'over is {over!r}: write "server" or "process-group"')
     joining, codec = sorted(join.given()), sorted(compression.server_keys())
+    of_ranks = sorted({"seed", "threads"} & compression.given().keys())
     if over == "process-group" and (group is not None or joining):
         raise ConfigError(f'{", ".join(joining) or "group"}: over="process-group" has no parameter server and nothing to join: leave it out')
-    if over == "server" and group is not None and (joining or codec):
-        raise ConfigError(f"{', '.join([*joining, *codec])}: these are options of a group, and one was given: give them to it")
+    if over == "server" and group is not None and (joining or codec or of_ranks):
+        raise ConfigError(f"{', '.join([*joining, *codec, *of_ranks])}: these are options of a group, and one was given: give them to it")
     if over == "server" and codec and names_server(join):
         raise ConfigError(f"{', '.join(codec)}: the parameter server that is named has its own: leave them out, or run one with server={{...}}")
     both = sorted(codec & (join.server or {}).keys())

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from thc import errors
 from thc.base_group import BaseGroup
@@ -179,7 +180,7 @@ class Hook(Adapter):
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint, on every rank its own: steps, error feedback by parameter, and with ``adapt`` the choices. For what writes one checkpoint
         of all ranks, as ``torch.distributed.checkpoint`` does, there is :class:`thc.torch.Checkpoint`."""
-        return self.engine.own_state()
+        return self.engine.state_dict() | ({} if self.is_alike else {"rank": dist.get_rank()})
 
     def blank_feedback(self) -> dict[str, torch.Tensor]:
         """Error feedback as a checkpoint has it, of zeros; nothing where a rank has shares of parameters."""
@@ -195,11 +196,11 @@ class Hook(Adapter):
     @property
     def is_alike(self) -> bool:
         """Whether :meth:`state_dict` is the same on all ranks."""
-        return self.engine.is_alike
+        return not self.options.feedback
 
     def reset_feedback(self) -> None:
         """Forgets all error feedback, as for a new training run."""
-        self.engine.reset_feedback()
+        self.engine.ask(self.engine.selector.compressor.feedback.reset)
 
 
 def check_model(model: torch.nn.Module | None, compression: Compression, exclude: Sequence[str], device: str) -> None:

@@ -10,13 +10,12 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from thc import environment
 from thc.base_group import BaseGroup
 from thc.errors import ConfigError
 from thc.join import Join
 from thc.torch.ddp.future import BucketFuture, PassError
 from thc.torch.ddp.hook import Hook, check_model, check_rails
-from thc.torch.joining import check_joining, compare_options, join_ranks, options_of
+from thc.torch.joining import check_joining, compare_options, join_ranks, names_server, options_of
 from thc.torch.names import unwrapped
 from thc.torch.options import Compression, Options
 from thc.torch.ranks.own_groups import backend_on
@@ -104,7 +103,7 @@ class State:
         compare_options(options, self._process_group, failed)
         rails = join.rails if join.rails != "auto" or self._gpus_compress(compression, join) else False
         joined = join_ranks(self._process_group, group, over, compression, join, rails=rails)
-        owns = group is None and not environment.is_configured()
+        owns = group is None and not names_server(join)
         try:
             hook = Hook(joined, model, self._process_group, Options.of(compression, joined, exclude=exclude, fallback=fallback, device=device))
         except BaseException:
@@ -131,7 +130,7 @@ class State:
         """Whether the ranks of a host had better be workers of several jobs, unless told otherwise: each compresses on a GPU of its own, and
         nothing is asked for that needs whole parameters, or a server that waits for nobody."""
         model = None if self._model is None else self._model()
-        if environment.is_configured() or join.ps is not None or join.colocated is not None or {"quorum", "policy"} & (join.server or {}).keys():
+        if names_server(join) or join.colocated is not None or {"quorum", "policy"} & (join.server or {}).keys():
             return False
         if compression.adapt is not None or compression.only_if_faster or self._options["device"] == "cpu" or model is None:
             return False

@@ -17,6 +17,8 @@ from thc.stats import Table
 
 __all__ = ["RAW_WORDS", "Cut", "Pages", "Piece", "Run", "Sizes", "sizes_of"]
 
+log = logging.getLogger("thc.torch")
+
 RAW_WORDS = 256
 """Coordinates of a RAW packet."""
 
@@ -136,8 +138,6 @@ class Cut:
         """Keeps memory for a later call, after an event."""
         self._free.append((pages, done))
 
-
-log = logging.getLogger("thc.torch")
 
 
 PORTABLE = 1

@@ -68,27 +68,6 @@ class Engine:
         """Does work on the sequencer, after all that was put before, and returns what it returns or raises."""
         return self._pipeline.ask(work)
 
-    # What all ranks know alike.
-
-    @property
-    def fallback_active(self) -> bool:
-        """Whether the parameter server has been lost and buckets go through the process group."""
-        return self.steps.agreement.fallback_active
-
-    @property
-    def error(self) -> BaseException | None:
-        """Why the parameter server counts as lost, or what ended the work."""
-        return self.fallback.error
-
-    @property
-    def plans(self) -> Sequence[Plan]:
-        """All choices of its parts so far."""
-        return tuple(plan for part in self.parts for plan in part.plans)
-
-    def resume(self) -> bool:
-        """After the server was lost and is back: joins anew. All ranks call it between the same steps; whether it worked, alike on all."""
-        return bool(self.ask(self.steps.resume))
-
     # Checkpoints.
 
     def state_dict(self) -> dict[str, Any]:
@@ -100,10 +79,6 @@ class Engine:
 
         found: dict[str, Any] = self.ask(save)
         return found
-
-    def own_state(self) -> dict[str, Any]:
-        """The same, with the rank whose state it is where ranks have different ones."""
-        return self.state_dict() | ({} if self.is_alike else {"rank": dist.get_rank()})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where :meth:`state_dict` was called. Without ``steps`` those are left as they are. Between steps."""
@@ -124,15 +99,6 @@ class Engine:
             self.steps.number = step
 
         self.ask(load)
-
-    @property
-    def is_alike(self) -> bool:
-        """Whether :meth:`state_dict` is the same on all ranks."""
-        return not self.options.feedback
-
-    def reset_feedback(self) -> None:
-        """Forgets all error feedback."""
-        self.ask(self.selector.compressor.feedback.reset)
 
     # Ranks that need not have every mean.
 
@@ -171,12 +137,12 @@ class Adapter:
     @property
     def fallback_active(self) -> bool:
         """Whether the parameter server has been lost and means come from the process group."""
-        return self.engine.fallback_active
+        return self.engine.steps.agreement.fallback_active
 
     @property
     def error(self) -> BaseException | None:
         """Why the parameter server counts as lost, or what ended the work."""
-        return self.engine.error
+        return self.engine.fallback.error
 
     @property
     def device(self) -> Choice | None:
@@ -186,9 +152,9 @@ class Adapter:
     @property
     def plans(self) -> Sequence[Plan]:
         """All choices so far, with ``adapt``."""
-        return self.engine.plans
+        return tuple(plan for part in self.engine.parts for plan in part.plans)
 
     def resume(self) -> bool:
         """After the parameter server was lost and is back: joins anew and goes on compressed. All ranks must
         call this between the same steps; returns, alike on all, whether it worked."""
-        return self.engine.resume()
+        return bool(self.engine.ask(self.engine.steps.resume))
