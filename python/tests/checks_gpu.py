@@ -373,7 +373,6 @@ def check_flags_and_numbers_of_ranks() -> None:
         assert hook.engine.ask(lambda flag=flag: peers.any(RANK == flag, lambda: None))
     assert not hook.engine.ask(lambda: peers.any(False, lambda: None))
     assert hook.engine.ask(lambda: peers.gather([RANK, 5])) == [[rank, 5] for rank in range(SIZE)]
-    assert hook.engine.ask(lambda: peers.gather_bytes(bytes([RANK]))) == [bytes([rank]) for rank in range(SIZE)]
     hook.group.close()
 
 
