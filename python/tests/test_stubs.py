@@ -79,4 +79,5 @@ def test_options_take_no_more_than_a_screen() -> None:
     import thc.torch
 
     text = pydoc.render_doc(thc.torch.wrap, renderer=pydoc.plaintext)
-    assert text.count("\n") <= 40 and len(inspect.signature(thc.torch.wrap).parameters) <= 9
+    assert text.count("\n") <= 30 and "compression: 'Compression' = Compression(), join: 'Join' = Join()" in text
+    assert "77" not in repr(thc.torch.Join(cookie=77, port=9)) and len(inspect.signature(thc.torch.wrap).parameters) <= 9

@@ -10,14 +10,27 @@ from typing import Any, Literal
 from thc.errors import ConfigError
 from thc.job_options import JobOptions
 
-__all__ = ["OWN_SERVER", "Join"]
+__all__ = ["OWN_SERVER", "Join", "OptionSet"]
 
 OWN_SERVER = ("server", "address", "port", "colocated")
 """Fields of a server that the workers run themselves."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Join:
+class OptionSet:
+    """Options as a dataclass, of which most have their defaults."""
+
+    def given(self) -> dict[str, Any]:
+        """The fields that do not have their defaults."""
+        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) != each.default}  # type: ignore[arg-type] # of a dataclass
+
+    def __repr__(self) -> str:
+        # As in a signature that help shows. A secret is in no message.
+        given = (f"{name}={'…' if name == 'cookie' else repr(value)}" for name, value in self.given().items())
+        return f"{type(self).__name__}({', '.join(given)})"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Join(OptionSet):
     """How workers join a job, and how its packets travel. Times are seconds, or text such as ``"200ms"``; a field that is ``None`` is left to
     the environment (``THC_`` and the field's name in capitals), and then has the value in brackets.
 
@@ -74,10 +87,6 @@ class Join:
         own = self.own_server()
         if self.ps is not None and own:
             raise ConfigError(f"{', '.join(own)}: these are options of a server that the workers run themselves, and ps names another one: leave them out")
-
-    def given(self) -> dict[str, Any]:
-        """The fields that do not have their defaults."""
-        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) != each.default}
 
     def own_server(self) -> list[str]:
         """The fields of :data:`OWN_SERVER` that are given: then the workers run a server themselves, whatever the environment names."""

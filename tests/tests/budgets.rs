@@ -17,7 +17,7 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("model server", "dataplane/model-server", 6_670),
     ("p4", "p4", 4_508),
     ("controller", "controller", 10_414),
-    ("python", "python/src python/thc", 15_427),
+    ("python", "python/src python/thc", 15_433),
     ("testbed", "testbed", 18_435),
     ("packaging", "packaging", 1_423),
 ];

@@ -8,6 +8,7 @@ from typing import Any
 
 from thc.base_group import BaseGroup
 from thc.errors import ConfigError
+from thc.join import OptionSet
 from thc.torch.adapt.options import Adapt
 from thc.torch.ranks.exchange import tells
 from thc.torch.ranks.lone import LoneGroup
@@ -26,8 +27,8 @@ LEAST = 28
 _BOUNDS = {"bits": (1, 8), "lane": (4, 16), "block": (10, 20), "threads": (1, None), "warmup": (0, None), "min_size": (0, None), "check_accuracy": (1, None)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compression:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Compression(OptionSet):
     """How gradients are compressed, and when they are not. The first four fields are of a server that the ranks run themselves, and of
     ``over="process-group"``; a server that is named has its own.
 
@@ -75,10 +76,6 @@ class Compression:
         if not isinstance(again, bool) and (not isinstance(again, int) or again < LEAST):
             raise ConfigError(f"only_if_faster is {again!r}: write True, or after how many steps to compare again, at least {LEAST}")
 
-    def given(self) -> dict[str, Any]:
-        """The fields that do not have their defaults."""
-        return {each.name: value for each in fields(Compression) if (value := getattr(self, each.name)) != each.default}
-
     def server_keys(self) -> dict[str, Any]:
         """The fields of the codec that are given, as a server takes them."""
         first, *further = self.tables or [{}]
@@ -94,7 +91,7 @@ class Compression:
         return self
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Options(Compression):
     """What an engine works with: a model's compression, and what else is decided for it."""
 
