@@ -136,7 +136,7 @@ def main() -> None:
         optimizer = torch.optim.Adam(module.parameters(), arguments.rate, betas=(0.9, 0.99))
         if arguments.method == "wrap":
             group = thc.Group.local(rank, size)
-            trained = thc.torch.wrap(DistributedDataParallel(module), group)
+            trained = thc.torch.wrap(DistributedDataParallel(module), group=group)
         else:
             thc.torch.outer(module, optimizer, every=10)
 

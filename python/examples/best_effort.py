@@ -55,9 +55,7 @@ def main() -> None:
     layers = nn.Sequential(nn.Linear(2, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 2))
     model = thc.torch.wrap(
         DistributedDataParallel(layers),
-        server={"policy": "best-effort", "deadline": arguments.deadline},
-        inject=f"loss={arguments.loss}",
-        inject_seed=rank,
+        join=thc.Join(server={"policy": "best-effort", "deadline": arguments.deadline}, inject=f"loss={arguments.loss}", inject_seed=rank),
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 

@@ -1,21 +1,17 @@
 //! A worker's membership in a job, and calls under way.
 
 use crate::errors;
-use crate::options::{Time, address, backend, cookie, faults, parse, secret};
+use crate::keys::Keys;
+use crate::options::Time;
 use crate::packed::{self, PackedTensor};
 use crate::process::OwnedByProcess;
 use numpy::{PyArrayDyn, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
 use thc_protocol::TableId;
 use thc_protocol::wire::Table;
-use thc_ps::Secret;
-use thc_worker::{
-    Call, Choice, Controller, ControllerUrl, GroupConfig, METRICS, Mode, Plan, Quantity, Span, WorkerError,
-};
+use thc_worker::{Call, Choice, METRICS, Mode, Plan, Quantity, Span, WorkerError};
 
 /// A worker's membership in a job.
 #[pyclass(module = "thc._native", frozen)]
@@ -97,28 +93,6 @@ fn table<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, PyDict>> {
     Ok(found)
 }
 
-/// The controller, if `ps` names one.
-fn controller(
-    ps: &str,
-    rank: Option<u8>,
-    ca: Option<PathBuf>,
-    cert: Option<PathBuf>,
-    key: Option<PathBuf>,
-) -> Result<Option<Controller>, String> {
-    if !ControllerUrl::is_meant(ps) {
-        return Ok(None);
-    }
-    let mut controller = Controller::new(ps.parse().map_err(|error| format!("ps: {error}"))?);
-    controller.rank = rank;
-    controller.ca = ca;
-    controller.identity = match (cert, key) {
-        (None, None) => None,
-        (Some(cert), Some(key)) => Some((cert, key)),
-        _ => return Err("give controller_cert and controller_key, or neither".to_owned()),
-    };
-    Ok(Some(controller))
-}
-
 impl Group {
     fn group(&self, py: Python<'_>) -> PyResult<Arc<thc_worker::Group>> {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
@@ -146,70 +120,11 @@ pub fn group_metrics() -> Vec<(&'static str, &'static str, &'static str, &'stati
 
 #[pymethods]
 impl Group {
+    /// Joins as keys in JSON say: those of `Keys`.
     #[new]
-    #[pyo3(signature = (*, ps, job=None, worker=None, cookie=None, bind=None, join_timeout=None, timeout=None, patience=None,
-                        min_rto=None, seed=None, threads=None, recv_buffer=None, send_buffer=None, inject=None,
-                        inject_seed=None, controller_ca=None, controller_cert=None, controller_key=None, io=None,
-                        dpdk=None, workers=None))]
-    #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
-    fn new(
-        py: Python<'_>,
-        ps: &str,
-        job: Option<u16>,
-        worker: Option<u8>,
-        #[pyo3(from_py_with = secret)] cookie: Option<Secret>,
-        bind: Option<&str>,
-        join_timeout: Option<Time>,
-        timeout: Option<Time>,
-        patience: Option<Time>,
-        min_rto: Option<Time>,
-        seed: Option<u64>,
-        threads: Option<usize>,
-        recv_buffer: Option<usize>,
-        send_buffer: Option<usize>,
-        inject: Option<&str>,
-        inject_seed: Option<u64>,
-        controller_ca: Option<PathBuf>,
-        controller_cert: Option<PathBuf>,
-        controller_key: Option<PathBuf>,
-        io: Option<&str>,
-        dpdk: Option<&str>,
-        workers: Option<u16>,
-    ) -> PyResult<Self> {
-        let defaults = GroupConfig::default();
-        let time = |key: &str, time: Option<Time>, default: Duration| {
-            time.map_or(Ok(default), |time| time.read(key))
-        };
-        let config = || {
-            let controller = controller(ps, worker, controller_ca, controller_cert, controller_key)?;
-            let bind = bind.map_or(Ok(defaults.bind), |text| parse("bind", text))?;
-            Ok(GroupConfig {
-                io: backend(io, dpdk, bind.ip())?,
-                ps: match &controller {
-                    Some(_) => defaults.ps,
-                    None => py.detach(|| address("ps", ps))?,
-                },
-                controller,
-                job: job.unwrap_or(defaults.job),
-                worker: worker.unwrap_or(defaults.worker),
-                cookie: cookie.map_or(Ok(defaults.cookie), |secret| self::cookie(&secret))?,
-                workers,
-                bind,
-                join_timeout: time("join_timeout", join_timeout, defaults.join_timeout)?,
-                timeout: time("timeout", timeout, defaults.timeout)?,
-                patience: time("patience", patience, defaults.patience)?,
-                min_rto: time("min_rto", min_rto, defaults.min_rto)?,
-                seed,
-                threads: match threads.unwrap_or(defaults.threads) {
-                    0 => return Err("threads is 0: give at least 1".to_owned()),
-                    threads => threads,
-                },
-                recv_buffer: recv_buffer.unwrap_or(defaults.recv_buffer),
-                send_buffer: send_buffer.unwrap_or(defaults.send_buffer),
-                faults: faults(inject, inject_seed.unwrap_or(0))?,
-            })
-        };
-        let config = config().map_err(|message: String| errors::config(py, &message))?;
+    fn new(py: Python<'_>, keys: &str) -> PyResult<Self> {
+        let config = py.detach(|| Keys::from_json(keys).and_then(Keys::config));
+        let config = config.map_err(|message| errors::config(py, &message))?;
         let joined = py.detach(|| {
             let group = thc_worker::Group::join(config)?;
             let workers = group.parameters()?.all_workers();

@@ -9,7 +9,7 @@ mod adapt;
 mod asynchronous;
 mod collective;
 mod errors;
-mod file;
+mod keys;
 mod group;
 mod logs;
 mod options;
@@ -33,7 +33,7 @@ mod _native {
     #[pymodule_export]
     use super::collective::{Collective, CollectiveCall};
     #[pymodule_export]
-    use super::file::read_config;
+    use super::keys::read_config;
     #[pymodule_export]
     use super::group::{Group, Handle, group_metrics};
     #[pymodule_export]

@@ -1,6 +1,6 @@
 //! Values as users write them: times, cookies, addresses, faults.
 
-use pyo3::prelude::*;
+use pyo3::FromPyObject;
 use serde::Deserialize;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -34,17 +34,6 @@ impl Time {
     }
 }
 
-/// Reads a secret: a number, or text like "0x1234abcd".
-pub fn secret(value: &Bound<'_, PyAny>) -> PyResult<Option<Secret>> {
-    if value.is_none() {
-        return Ok(None);
-    }
-    if let Ok(number) = value.extract::<u64>() {
-        return Ok(Some(number.into()));
-    }
-    Ok(Some(value.extract::<String>()?.as_str().into()))
-}
-
 /// A cookie, which has 32 bits. No message shows it.
 pub fn cookie(secret: &Secret) -> Result<u32, String> {
     secret.cookie().ok_or_else(|| "cookie is not a 32-bit number: write it like 0x1234abcd".to_owned())
@@ -67,20 +56,9 @@ const NO_DPDK: &str = "this package was built without DPDK: install it by \
     pip install ./python --config-settings=build-args=\"--features dpdk\", which needs DPDK's headers and libraries \
     (on Debian: apt-get install libdpdk-dev libclang-dev)";
 
-/// What carries the packets: `io` by name, and the keys of the section `[dpdk]` as JSON. `own` is what is
-/// bound.
-pub fn backend(io: Option<&str>, dpdk: Option<&str>, own: IpAddr) -> Result<Backend, String> {
-    let io = match io {
-        None => None,
-        Some("udp") => Some(IoName::Udp),
-        Some("dpdk") => Some(IoName::Dpdk),
-        Some(other) => return Err(format!("io = {other:?}: write \"udp\" or \"dpdk\"")),
-    };
-    let options: DpdkOptions = match dpdk {
-        None => DpdkOptions::default(),
-        Some(json) => serde_json::from_str(json).map_err(|error| format!("dpdk: {error}"))?,
-    };
-    thc_transport::backend(io, own, &options).map_err(|error| match error {
+/// What carries the packets: `io` by name, and the keys of the section `[dpdk]`. `own` is what is bound.
+pub fn backend(io: Option<IoName>, options: &DpdkOptions, own: IpAddr) -> Result<Backend, String> {
+    thc_transport::backend(io, own, options).map_err(|error| match error {
         // Its own mend is for who builds a program.
         TransportError::NoDpdk => NO_DPDK.to_owned(),
         other => other.to_string(),

@@ -147,7 +147,7 @@ def check_measuring_leaves_no_trace() -> None:
         return [*module.parameters(), *module.buffers(), *(p.grad for p in module.parameters()), *state, torch.get_rng_state()]
 
     before = copy.deepcopy([each.detach() for each in trace()])
-    found = thc.torch.worth_it(module, loader, loss, timeout=20, join_timeout=20)
+    found = thc.torch.worth_it(module, loader, loss, join=thc.Join(timeout=20, join_timeout=20))
     after = trace()
     assert len(before) == len(after) and all(torch.equal(one, other) for one, other in zip(before, after))
     assert found.compressed > 0 and found.plain > 0 and "a step takes" in str(found)
@@ -169,7 +169,7 @@ def check_a_slow_way_is_seen() -> None:
     model, batches = torch.nn.Linear(300, 300), [torch.randn(4, 300)]
     Peers.begin_mean = late
     try:
-        found = thc.torch.worth_it(ddp(model), batches, lambda model, batch: model(batch).square().mean(), timeout=20, join_timeout=20)
+        found = thc.torch.worth_it(ddp(model), batches, lambda model, batch: model(batch).square().mean(), join=thc.Join(timeout=20, join_timeout=20))
     finally:
         Peers.begin_mean = begin_mean
     assert found.compresses and found.plain > 0.15, found
@@ -179,9 +179,9 @@ def check_what_cannot_be_measured_says_why() -> None:
     def loss(model: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:
         return model(batch).square().mean()
 
-    for options, says in (({"io": "pigeons"}, "io"), ({"loader": []}, "no batch"), ({"adapt": True}, "adapt")):
+    for options, says in (({"io": "pigeons"}, "io"), ({"loader": []}, "no batch"), ({"adapt": thc.torch.Adapt()}, "adapt")):
         try:
-            thc.torch.worth_it(torch.nn.Linear(300, 300), **{"loader": [torch.randn(4, 300)], "loss": loss, **options})
+            thc.torch.worth_it(torch.nn.Linear(300, 300), **rig.sort_options(**{"loader": [torch.randn(4, 300)], "loss": loss, **options}))
         except thc.ConfigError as error:
             assert says in str(error), error
         else:

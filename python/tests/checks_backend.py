@@ -13,7 +13,7 @@ import thc.adapt
 import thc.torch
 import torch
 import torch.distributed as dist
-from rig import RANK, SIZE, error_of, same_everywhere
+from rig import RANK, SIZE, error_of, same_everywhere, sort_options
 
 OLD = "not run: this torch has no process groups in Python that C++ can keep (2.7 or newer has)"
 
@@ -25,7 +25,7 @@ LENGTH = 70_000
 
 def options(**given: Any) -> Any:
     """Those of a group that compresses all that is large enough, not gradients alone."""
-    return thc.torch.backend.Options(**{"everywhere": 1, **given})
+    return thc.torch.backend.Options(**sort_options(**{"everywhere": 1, **given}))
 
 
 def group(ranks: list[int] | None = None, **given: Any) -> Any:
@@ -295,7 +295,7 @@ def check_complex_numbers_are_pairs() -> str | None:
 def check_small_tensors_are_exact() -> str | None:
     if not HAS:
         return OLD
-    on = group(smallest=5000)
+    on = group(min_size=5000)
     for length, compressed in ((4999, False), (5000, True)):
         pair = {name: numbers(2, length) for name in ("gloo", "thc")}
         dist.all_reduce(pair["gloo"], group=both_groups()["gloo"])
@@ -487,7 +487,7 @@ def check_calls_that_differ_are_an_error_on_all_ranks() -> str | None:
 def check_a_rank_that_does_not_call_is_an_error_in_time() -> str | None:
     if not HAS:
         return OLD
-    on = dist.new_group(backend="thc", timeout=timedelta(seconds=3), pg_options=options(smallest=1000))
+    on = dist.new_group(backend="thc", timeout=timedelta(seconds=3), pg_options=options(min_size=1000))
     tensor = numbers(0)
     dist.all_reduce(tensor, group=on)
     tensor = numbers(0, 1000 if RANK else 999)
@@ -545,17 +545,16 @@ def check_options() -> str | None:
         ({"lane": 17}, "lane is 17"),
         ({"bits": 9}, "bits is 9"),
         ({"block": 9}, "block is 9"),
-        ({"smallest": 0}, "smallest is 0"),
-        ({"feedback": -1}, "feedback is -1"),
-        ({"feedback": True}, "feedback is True"),
-        ({"smallest": 1e6}, "smallest is 1000000.0"),
+        ({"min_size": -1}, "min_size is -1"),
+        ({"everywhere": 2}, "everywhere is 2"),
+        ({"min_size": 1e6}, "min_size is 1000000.0"),
     ):
         try:
             options(**given)
             raise AssertionError(f"{given} were taken")
         except thc.ConfigError as error:
             assert words in str(error) and "give" in str(error), error
-    for name, text, says in (("LANE", "wide", "THC_BACKEND_LANE is 'wide'"), ("SMALLEST", "-4", "THC_BACKEND_SMALLEST is -4")):
+    for name, text, says in (("LANE", "wide", "THC_BACKEND_LANE is 'wide'"), ("MIN_SIZE", "-4", "min_size is -4")):
         os.environ[f"THC_BACKEND_{name}"] = text
         try:
             options()
@@ -564,19 +563,19 @@ def check_options() -> str | None:
             assert says in str(error), error
         finally:
             del os.environ[f"THC_BACKEND_{name}"]
-    os.environ |= {"THC_BACKEND_LANE": "12", "THC_BACKEND_FEEDBACK": "3"}
+    os.environ |= {"THC_BACKEND_LANE": "12", "THC_BACKEND_BLOCK": "12"}
     try:
-        made = options(feedback=0)
-        assert (made.lane, made.feedback, made.smallest) == (12, 0, 65536) and "lane=12" in repr(made)
+        made = options(block=14).compression
+        assert (made.lane, made.block, made.min_size) == (12, 14, 65536) and "lane=12" in repr(options())
         on = dist.new_group(backend="thc", pg_options=options())
     finally:
-        del os.environ["THC_BACKEND_LANE"], os.environ["THC_BACKEND_FEEDBACK"]
+        del os.environ["THC_BACKEND_LANE"], os.environ["THC_BACKEND_BLOCK"]
     tensor = numbers(0)
     dist.all_reduce(tensor, group=on)
     assert error_of([tensor], [total(0)]) < 1.5 * theory(12)
     # Of all of them, ranks must have the same.
     first = int(RANK == 0)
-    for given, name in (({"lane": 8 + 4 * first}, "lane"), ({"smallest": 1000 + first}, "smallest"), ({"feedback": first}, "feedback")):
+    for given, name in (({"lane": 8 + 4 * first}, "lane"), ({"min_size": 1000 + first}, "min_size"), ({"everywhere": first}, "everywhere")):
         try:
             group(**given)
             raise AssertionError(f"{name} differs and went unnoticed")
@@ -587,31 +586,6 @@ def check_options() -> str | None:
         raise AssertionError("options of another type were taken")
     except thc.ConfigError as error:
         assert "thc.torch.backend.Options" in str(error)
-    return None
-
-
-def check_feedback_returns_what_is_lost() -> str | None:
-    if not HAS:
-        return OLD
-    lengths, errors = (LENGTH, 90_000), {}
-    for feedback in (0, 2):
-        on = group(lane=6, feedback=feedback)
-        sums = [torch.zeros(length, dtype=torch.float64) for length in lengths]
-        for _ in range(8):
-            tensors = [numbers(at, length) for at, length in enumerate(lengths)]
-            # All of a step are under way together, and the next one's begin at once.
-            for work in [dist.all_reduce(tensor, dist.ReduceOp.AVG, group=on, async_op=True) for tensor in tensors]:
-                work.wait()
-            assert same_everywhere(tensors)
-            for all_so_far, tensor in zip(sums, tensors):
-                all_so_far += tensor.double() / 8
-        errors[feedback] = error_of(sums, [total(at, length) / SIZE for at, length in enumerate(lengths)])
-        if feedback:
-            # Tensors of other lengths begin anew, also when more of them are under way than a step has.
-            for work in [dist.all_reduce(numbers(0, LENGTH + 100 * at), group=on, async_op=True) for at in range(5)]:
-                assert work.wait()
-        dist.destroy_process_group(on)
-    assert errors[2] < 0.5 * errors[0], errors
     return None
 
 

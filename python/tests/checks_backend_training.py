@@ -25,17 +25,17 @@ def train(model: torch.nn.Module, steps: int = STEPS) -> float:
 
 
 def group(**given: Any) -> Any:
-    return dist.new_group(backend="thc", pg_options=options(**{"smallest": 1000, "everywhere": 0, **given}))
+    return dist.new_group(backend="thc", pg_options=options(**{"min_size": 1000, "everywhere": 0, **given}))
 
 
 def check_ddp_without_a_hook() -> str | None:
-    """Replicas stay alike, and the loss is that of exact means within noise; also with feedback, and in bf16."""
+    """Replicas stay alike, and the loss is that of exact means within noise; also in narrow lanes, and in bf16."""
     if not HAS:
         return OLD
     from torch.nn.parallel import DistributedDataParallel
 
     exact = train(DistributedDataParallel(network(), process_group=dist.new_group(backend="gloo")))
-    for given in ({}, {"lane": 6, "feedback": 1}):
+    for given in ({}, {"lane": 6}):
         on = group(**given)
         model = DistributedDataParallel(network(), process_group=on)
         loss = train(model)
@@ -115,7 +115,7 @@ def check_native_hsdp() -> str | None:
     overrides = [
         {"shard": "gloo", "replicate": "gloo"},
         {"shard": "gloo", "replicate": "thc"},
-        {"shard": "gloo", "replicate": ("thc", options(smallest=1000, lane=12, everywhere=0))},
+        {"shard": "gloo", "replicate": ("thc", options(min_size=1000, lane=12, everywhere=0))},
     ]
     losses = []
     for override in overrides:

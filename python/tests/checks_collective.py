@@ -9,7 +9,7 @@ import thc
 import thc.torch
 import torch
 from checks_training import loss_of, network
-from rig import RANK, SIZE, Weights, _made, backward, ddp, error_of, exact_mean, gradients, same_everywhere
+from rig import RANK, SIZE, Weights, _made, backward, ddp, error_of, exact_mean, gradients, same_everywhere, sort_options
 from thc.torch import CollectiveGroup
 from thc.torch.ranks.gathering import Gather
 
@@ -34,9 +34,9 @@ def nmse(found: np.ndarray, exact: np.ndarray) -> float:
 def check_bits_are_those_of_a_server() -> None:
     """The same calls with the same seed and tables: compressed, RAW, by a plan, with error feedback."""
     server = {"seed": f"{SEED:#x}", "block": 13, "tables": ["bits=2,lane=8"]}
-    group = thc.Group.local(RANK, SIZE, store=Gather(None), server=server, timeout=60, join_timeout=60)
+    group = thc.Group.local(RANK, SIZE, store=Gather(None), join=thc.Join(server=server, timeout=60, join_timeout=60))
     tables = [{"bits": t.bits, "granularity": t.granularity, "fraction": t.fraction} for t in group.tables]
-    ours = CollectiveGroup(tables=tables, seed=SEED, threads=2)
+    ours = CollectiveGroup(compression=thc.torch.Compression(tables=tables, seed=SEED, threads=2))
     assert [t.values for t in ours.tables] == [t.values for t in group.tables]
     for step, length in enumerate(LENGTHS):
         for planned in [False, True][: 1 + (length > 4096)]:
@@ -65,7 +65,7 @@ def check_narrow_and_wide_lanes() -> None:
     exact = mean(1, length)
     errors = {}
     for lane in (6, 7, 8, 9, 12, 16):
-        group = CollectiveGroup(lane=lane, seed=SEED)
+        group = CollectiveGroup(compression=thc.torch.Compression(lane=lane, seed=SEED))
         table = group.tables[0]
         assert table.granularity * SIZE < 1 << lane and table.lane <= lane
         found = group.allreduce(tensor(1, length))
@@ -80,7 +80,7 @@ def check_narrow_and_wide_lanes() -> None:
 
 
 def check_calls_under_way_complete_in_any_order_of_waiting() -> None:
-    group = CollectiveGroup(seed=SEED)
+    group = CollectiveGroup(compression=thc.torch.Compression(seed=SEED))
     arrays = [tensor(step, 30_000) for step in range(5)]
     handles = [group.allreduce_async(array) for array in arrays]
     for step in (3, 0, 4, 1, 2):
@@ -91,7 +91,7 @@ def check_calls_under_way_complete_in_any_order_of_waiting() -> None:
 
 
 def check_a_nan_is_an_error_on_all_ranks_and_the_next_call_goes_on() -> None:
-    group = CollectiveGroup(seed=SEED)
+    group = CollectiveGroup(compression=thc.torch.Compression(seed=SEED))
     array = tensor(0, 5000)
     group.allreduce(array.copy(), feedback="a")
     before = group.save_feedback()
@@ -108,7 +108,7 @@ def check_a_nan_is_an_error_on_all_ranks_and_the_next_call_goes_on() -> None:
 
 
 def check_other_calls_on_a_rank_are_an_error_on_all() -> None:
-    group = CollectiveGroup(seed=SEED)
+    group = CollectiveGroup(compression=thc.torch.Compression(seed=SEED))
     options = {"feedback": "mine"} if RANK == 0 else {"feedback": "theirs"}
     try:
         group.allreduce(tensor(0, 5000), **options)
@@ -128,7 +128,7 @@ def check_options_are_checked() -> None:
         ({"block": 9}, "block"),
     ):
         try:
-            CollectiveGroup(**options)
+            CollectiveGroup(compression=thc.torch.Compression(**options))
             raise AssertionError(f"{options} were taken")
         except thc.ThcError as error:
             assert word in str(error), error
@@ -151,7 +151,7 @@ def check_wrap_averages_and_keeps_feedback() -> None:
 
 
 def _wrap_over_group(**options: object) -> tuple[torch.nn.Module, thc.torch.Hook]:
-    model = thc.torch.wrap(ddp(Weights()), over="process-group", **options)
+    model = thc.torch.wrap(ddp(Weights()), **sort_options(over="process-group", **options))
     hook = thc.torch.hook_of(model)
     _made.append(hook.group)
     return model, hook
@@ -162,11 +162,11 @@ def check_wrap_refuses_what_needs_a_server() -> None:
         {"over": "ring"},
         {"over": "process-group", "timeout": 3},
         {"over": "process-group", "server": {}},
-        {"over": "process-group", "fallback": True},
-        {"lane": 8},
+        {"lane": 8, "ps": "127.0.0.1:9"},
+        {"lane": 8, "server": {"lane": 8}},
     ):
         try:
-            thc.torch.wrap(ddp(Weights()), **options)
+            thc.torch.wrap(ddp(Weights()), **sort_options(**options))
             raise AssertionError(f"{options} were taken")
         except thc.ConfigError:
             pass
@@ -194,9 +194,9 @@ def check_adapt_chooses_lanes() -> None:
 def check_the_other_ways_to_train_need_no_server() -> None:
     """What `overlap` and `outer` average travels in lanes, too: replicas stay alike and learn, and a checkpoint goes on bit for bit."""
     for make in (
-        lambda model, optimizer: thc.torch.overlap(model, optimizer, over="process-group", seed=SEED),
-        lambda model, optimizer: thc.torch.overlap(model, optimizer, over="process-group", seed=SEED, adapt={"every": 4, "threshold": False}),
-        lambda model, optimizer: thc.torch.outer(model, optimizer, 4, over="process-group", seed=SEED, lane=10),
+        lambda model, optimizer: thc.torch.overlap(model, optimizer, over="process-group", compression=thc.torch.Compression(seed=SEED)),
+        lambda model, optimizer: thc.torch.overlap(model, optimizer, over="process-group", compression=thc.torch.Compression(seed=SEED, adapt=thc.torch.Adapt(every=4, threshold=False))),
+        lambda model, optimizer: thc.torch.outer(model, optimizer, 4, over="process-group", compression=thc.torch.Compression(seed=SEED, lane=10)),
     ):
         model = network()
         before = float(loss_of(model, 1000).detach())
@@ -213,10 +213,10 @@ def check_the_other_ways_to_train_need_no_server() -> None:
         for each, saved in zip((loop, model, optimizer), state):
             each.load_state_dict(saved)
         assert same_everywhere(list(model.parameters())) or isinstance(loop, thc.torch.Outer)
-    for options in ({"timeout": 3}, {"fallback": True}, {"group": loop.group}, {"lane": 30}):
+    for options in ({"timeout": 3}, {"warmup": 3}, {"group": loop.group}, {"lane": 30}):
         model = network()
         try:
-            thc.torch.overlap(model, torch.optim.SGD(model.parameters(), 0.1), over="process-group", **options)
+            thc.torch.overlap(model, torch.optim.SGD(model.parameters(), 0.1), **sort_options(over="process-group", **options))
             raise AssertionError(f"{options} were taken")
         except thc.ConfigError:
             pass

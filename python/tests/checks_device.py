@@ -67,12 +67,12 @@ def check_halves() -> None:
 def check_bfloat16() -> None:
     means = []
     for device in ("cpu", "torch"):
-        group = thc.Group.local(RANK, SIZE, store=Gather(None), server={"seed": 77}, join_timeout=20)
+        group = thc.Group.local(RANK, SIZE, store=Gather(None), join=thc.Join(server={"seed": 77}, join_timeout=20))
         rig._made.append(group)
         model = Weights(SIZES, dtype=torch.bfloat16)
-        hook = thc.torch.hook(group, model, device=device, feedback=True)
+        hook = rig.connected(group, model, device=device, feedback=True)
         grads = gradients(2, sizes=SIZES, dtype=torch.bfloat16)
-        means.append(hook.fn(hook.state, StandIn(list(model.parameters()), grads)).wait())
+        means.append(hook.start(StandIn(list(model.parameters()), grads)).wait())
     assert means[0].dtype == torch.bfloat16 and same_everywhere(means)
     assert torch.equal(means[0].view(torch.int16), means[1].view(torch.int16))
 
@@ -81,22 +81,21 @@ def check_options() -> None:
     same_steps("torch", warmup=1)
     same_steps("torch", feedback=False)
     same_steps("torch", exclude=["*.0"])
-    same_steps("torch", exclude=["*.0", "*.2"], uncompressed="process-group")
-    same_steps("torch", 2, torch.float16, min_size=1000, uncompressed="process-group")
+    same_steps("torch", exclude=["*.0", "*.2"])
+    same_steps("torch", 2, torch.float16, min_size=1000)
     same_steps("torch", fallback=False)
 
 
-def check_nan_and_zero() -> None:
-    for nonfinite in ("nan", "zero"):
-        (one, host), (two, other) = pair("torch", nonfinite=nonfinite)
-        for step in range(3):
-            grads = [gradients(step, sizes=SIZES) for _ in range(2)]
-            if step == 1 and RANK == 1:
-                for each in grads:
-                    each[2][77] = float("inf")
-            want, got = backward(one, grads[0]), backward(two, grads[1])
-            assert host.skipped == other.skipped == (step == 1)
-            assert all(torch.equal(torch.nan_to_num(a, nan=99.0), torch.nan_to_num(b, nan=99.0)) for a, b in zip(want, got))
+def check_what_is_not_finite() -> None:
+    (one, host), (two, other) = pair("torch")
+    for step in range(3):
+        grads = [gradients(step, sizes=SIZES) for _ in range(2)]
+        if step == 1 and RANK == 1:
+            for each in grads:
+                each[2][77] = float("inf")
+        want, got = backward(one, grads[0]), backward(two, grads[1])
+        assert host.skipped == other.skipped == (step == 1)
+        assert all(torch.equal(torch.nan_to_num(a, nan=99.0), torch.nan_to_num(b, nan=99.0)) for a, b in zip(want, got))
 
 
 def check_checkpoint_goes_from_host_to_device_and_back() -> None:
@@ -162,7 +161,7 @@ def check_lanes_are_the_same_bit_for_bit() -> None:
     for where in WAYS:
         lengths = (1, 1000, 70_000) if where == "torch" else (21_000,)
         for options in tables if where == "torch" else (tables[1], tables[0], tables[4]):
-            groups = [CollectiveGroup(seed=5, **{"block": 13, **options}) for _ in range(2)]
+            groups = [CollectiveGroup(compression=thc.torch.Compression(seed=5, **{"block": 13, **options})) for _ in range(2)]
             codec = LanesCodec(groups[1], torch.device("cpu"), KERNELS[where])
             for length in lengths:
                 x = torch.randn(length, generator=torch.Generator().manual_seed(10 * length + RANK))
@@ -195,7 +194,7 @@ def check_lanes_are_the_same_bit_for_bit() -> None:
 
 def check_the_hook_in_lanes_is_the_same_bit_for_bit() -> None:
     for where in WAYS:
-        made = [thc.torch.wrap(ddp(Weights(SIZES), **SMALL), over="process-group", seed=3, device=device) for device in ("cpu", where)]
+        made = [thc.torch.wrap(ddp(Weights(SIZES), **SMALL), over="process-group", device=device, compression=thc.torch.Compression(seed=3)) for device in ("cpu", where)]
         hooks = [thc.torch.hook_of(model) for model in made]
         rig._made.extend(hook.group for hook in hooks)
         for step in range(STEPS[where]):

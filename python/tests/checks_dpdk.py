@@ -88,12 +88,12 @@ def check_training_configured_by_a_file() -> None:
         file.write_text("\n".join(lines) + "\n")
         os.environ["THC_CONFIG"] = str(file)
         try:
-            model = thc.torch.wrap(ddp(Weights()), fallback=False, feedback=True)
+            model = thc.torch.wrap(ddp(Weights()), fallback=False, compression=thc.torch.Compression(feedback=True))
         finally:
             del os.environ["THC_CONFIG"]
     hook = thc.torch.hook_of(model)
     reference = ddp(Weights())
-    thc.torch.wrap(reference, join(KERNEL, 4), fallback=False, feedback=True)
+    thc.torch.wrap(reference, group=join(KERNEL, 4), fallback=False, compression=thc.torch.Compression(feedback=True))
     for step in range(3):
         # Processes that load data are forked from one that has DPDK.
         with warnings.catch_warnings():
@@ -113,7 +113,7 @@ def check_configured_by_variables() -> None:
     variables = {"THC_PS": BEYOND, "THC_JOB": "5", "THC_COOKIE": hex(COOKIE), "THC_IO": "dpdk", "THC_DPDK": json.dumps(DPDK)}
     os.environ.update(variables)
     try:
-        group = thc.Group.from_env(timeout=20, join_timeout=20)
+        group = thc.Group.from_env(join=thc.Join(timeout=20, join_timeout=20))
     finally:
         for name in variables:
             del os.environ[name]

@@ -116,7 +116,7 @@ def check_lightning() -> str | None:
         return trainer.strategy
 
     def work(folder: Path) -> None:
-        for options in ({"feedback": True}, {}):
+        for options in ({"compression": thc.torch.Compression(feedback=True)}, {}):
             seen.clear()
             for steps, files in ((5, {"saves": folder / "saved.ckpt"}), (8, {"loads": folder / "saved.ckpt"})):
                 train(folder, steps, thc.lightning.THCStrategy(process_group_backend="gloo", thc=options), **files)
@@ -139,7 +139,7 @@ def check_accelerate() -> str | None:
         model, optimizer, loader = accelerator.prepare(
             layers := network(), torch.optim.SGD(layers.parameters(), lr=0.05), torch.utils.data.DataLoader(data(), batch_size=16)
         )
-        thc.torch.wrap(model, feedback=True)
+        thc.torch.wrap(model, compression=thc.torch.Compression(feedback=True))
         accelerator.register_for_checkpointing(thc.torch.Checkpoint(model))
         return model, optimizer, loader
 
@@ -203,7 +203,7 @@ def check_the_trainer_of_hugging_face() -> str | None:
                 use_cpu=True, disable_tqdm=True, learning_rate=0.01, logging_strategy="no", **options,
             )  # fmt: skip
             made = transformers.Trainer(Model(), arguments, train_dataset=every)
-            callback = THCCallback(made, feedback=True)
+            callback = THCCallback(made, compression=thc.torch.Compression(feedback=True))
             made.add_callback(callback)
             made.add_callback(Look(callback))
             return made

@@ -33,9 +33,9 @@ def check_a_share_on_each_gpu() -> None:
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         model, hook = on_rails(dtype)
         for step in range(3):
-            if hook.engine.carrier.shares._stream is not None:
+            if hook.engine.selector.shares._stream is not None:
                 # The means are read behind what holds this stream up.
-                with use_stream(hook.engine.carrier.shares._stream):
+                with use_stream(hook.engine.selector.shares._stream):
                     delay()
             found = [mean.cpu() for mean in means(model, step, dtype)]
             assert same_everywhere(found) and error_of(found, exact_mean(step, SIZES, dtype)) < 0.1

@@ -35,7 +35,7 @@ def check_sharded_models() -> str | None:
     for layer in (model[0], model[2]):
         fsdp()(layer, mesh=both["shard"])
     fsdp()(model, mesh=both["shard"])
-    made = thc.torch.replicate(model, both.get_group("replicate"), feedback=True, timeout=20, join_timeout=20)
+    made = thc.torch.replicate(model, both.get_group("replicate"), compression=thc.torch.Compression(feedback=True), join=thc.Join(timeout=20, join_timeout=20))
     rig._made.append(made.group)
     for _ in range(2):
         model.zero_grad()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 from typing import Any
 
 import rig
@@ -28,6 +29,7 @@ from rig import (
     wrap_model,
 )
 from servers import COOKIE
+from thc.torch.joining import join_ranks
 from thc.torch.ranks.gathering import Gather
 
 
@@ -107,12 +109,12 @@ class StandIn:
 
 
 def check_bfloat16() -> None:
-    group = thc.Group.local(RANK, SIZE, store=Gather(None), join_timeout=20)
+    group = thc.Group.local(RANK, SIZE, store=Gather(None), join=thc.Join(join_timeout=20))
     rig._made.append(group)
     model = Weights(dtype=torch.bfloat16)
-    hook = thc.torch.hook(group, model, feedback=True)
+    hook = rig.connected(group, model, feedback=True)
     grads = gradients(2, dtype=torch.bfloat16)
-    mean = hook.fn(hook.state, StandIn(list(model.parameters()), grads)).wait()
+    mean = hook.start(StandIn(list(model.parameters()), grads)).wait()
     assert mean.dtype == torch.bfloat16 and same_everywhere([mean])
     error = error_of([mean], [torch.cat(exact_mean(2, dtype=torch.bfloat16))])
     assert is_compressed(error), error
@@ -143,7 +145,7 @@ def check_sparse_gradients_go_through_the_process_group() -> None:
     exact = torch.zeros(50, 8)
     exact[:SIZE] = torch.arange(1.0, 1 + SIZE)[:, None] / SIZE
     exact[7] = sum(range(1, 1 + SIZE)) / SIZE
-    for options in ({}, {"adapt": True}, {"fallback": False}):
+    for options in ({}, {"adapt": {}}, {"fallback": False}):
         model, hook = wrap_model(Sparse(), **options)
         for step in range(2):
             model.zero_grad(set_to_none=True)
@@ -168,7 +170,6 @@ def check_opting_out() -> None:
         ({"exclude": "*.3"}, [False, False, False, True]),
         ({"exclude": ["weights.1", "weights.3"]}, [False, True, False, True]),
         ({"exclude": ["*"]}, [True] * 4),
-        ({"min_size": 50_000, "uncompressed": "process-group"}, [True, False, True, False]),
     ]
     for options, exact in cases:
         model, _ = wrap_model(Weights(sizes), **options)
@@ -279,16 +280,6 @@ def check_nonfinite_gradients_skip_the_step_on_all_ranks() -> None:
         assert float((missing[2] - kept[2]).abs().max()) < 1e-3
 
 
-def check_nonfinite_as_zero() -> None:
-    model, hook = wrap_model(nonfinite="zero")
-    mine = gradients(0)
-    if RANK == 0:
-        mine[0][0] = float("nan")
-    means = backward(model, mine)
-    assert hook.skipped and all(not mean.any() for mean in means)
-    assert is_compressed(error_of(backward(model, gradients(1)), exact_mean(1))) and not hook.skipped
-
-
 def check_scheduler_and_guard() -> None:
     model, hook = wrap_model(Weights((5_000,)))
     optimizer = hook.guard(torch.optim.SGD(model.parameters(), 1.0))
@@ -393,13 +384,40 @@ def check_training_goes_as_without() -> None:
 def check_a_hook_without_the_model() -> None:
     plain = ddp(Weights())
     group = wrap_model()[1].group
-    hook = thc.torch.hook(group, feedback=True)
-    plain.register_comm_hook(hook.state, hook.fn)
+    state = thc.torch.State(group=group, compression=thc.torch.Compression(feedback=True))
+    plain.register_comm_hook(state, thc.torch.thc_hook)
+    assert state.hook is None, "nothing is connected before the first bucket"
     books = Books()
     books.step(plain, 0, [2, 0, 3, 1])
     books.step(plain, 1, [2, 0, 3, 1])
     books.step(plain, 2, [2, 0, 3, 1])
+    hook = state.connect()
     assert set(hook.state_dict()["feedback"]) == {"p0", "p1", "p2", "p3"}
+
+
+def check_a_state_that_was_pickled_connects_with_the_first_bucket() -> None:
+    state = thc.torch.State(compression=thc.torch.Compression(warmup=1), join=thc.Join(timeout=20, join_timeout=20))
+    model, told = ddp(Weights((5_000, 70_000))), pickle.loads(pickle.dumps(state))
+    model.register_comm_hook(told, thc.torch.thc_hook)
+    assert told.hook is None and not thc.torch.is_wrapped(model)
+    for step in range(2):
+        means = backward(model, gradients(step, sizes=(5_000, 70_000)))
+        error = error_of(means, exact_mean(step, (5_000, 70_000)))
+        assert is_compressed(error) if step else error < 1e-12
+    assert told.hook is not None and told.connect() is told.hook and state.hook is None
+    rig._made.append(told.hook.group)
+
+
+def check_a_state_that_cannot_connect_says_so_from_backward() -> None:
+    model = ddp(Weights())
+    model.register_comm_hook(thc.torch.State(model, compression=thc.torch.Compression(warmup=RANK)), thc.torch.thc_hook)
+    for step in range(2):
+        try:
+            backward(model, gradients(step))
+            raise AssertionError("ranks with other options")
+        except thc.ConfigError as error:
+            assert "warmup is 0 on rank 0 and 1 on rank 1" in str(error), error
+        assert all(bool(weight.grad.isnan().all()) for weight in model.parameters())
 
 
 def check_the_job_of_the_environment() -> None:
@@ -436,19 +454,16 @@ def check_mistakes_are_told() -> None:
             raise AssertionError(f"no {kind.__name__} that says {says}")
 
     expect_error(TypeError, "DistributedDataParallel", lambda: thc.torch.wrap(Weights((10,))))
-    expect_error(thc.ConfigError, "warmup", lambda: thc.torch.hook(hook.group, warmup=-1))
-    expect_error(thc.ConfigError, "uncompressed", lambda: thc.torch.hook(hook.group, uncompressed="none"))
-    expect_error(thc.ConfigError, "nonfinite", lambda: thc.torch.hook(hook.group, nonfinite="hide"))
-    expect_error(thc.ConfigError, "exclude", lambda: thc.torch.hook(hook.group, exclude=["*.bias"]))
+    expect_error(thc.ConfigError, "warmup", lambda: rig.connected(hook.group, warmup=-1))
+    expect_error(thc.ConfigError, "exclude", lambda: rig.connected(hook.group, exclude=["*.bias"]))
     expect_error(thc.ConfigError, "no THC hook", lambda: thc.torch.hook_of(Weights((10,))))
-    expect_error(thc.ConfigError, "timeout", lambda: thc.torch.wrap(ddp(Weights((10,))), hook.group, timeout=3))
+    expect_error(thc.ConfigError, "timeout", lambda: thc.torch.wrap(ddp(Weights((10,))), group=hook.group, join=thc.Join(timeout=3)))
     expect_error(thc.ConfigError, "every", lambda: thc.torch.sync_parameters(Weights((10,)), 0))
     spread = torch.nn.ModuleList([Weights((10,)), Weights((10,)).to("meta")])
-    expect_error(thc.ConfigError, "2 devices (cpu, meta)", lambda: thc.torch.hook(hook.group, spread))
+    expect_error(thc.ConfigError, "2 devices (cpu, meta)", lambda: rig.connected(hook.group, spread))
     if RANK == 0:
         with thc.Server(1, 9) as server, thc.Group(server.address, 1, 0, 9) as alone:
-            # All ranks make process groups in the same order, so this one is refused before it makes any.
-            expect_error(thc.ConfigError, f"{SIZE} ranks", lambda: thc.torch.hook(alone))
+            expect_error(thc.ConfigError, f"{SIZE} ranks", lambda: join_ranks(None, alone, "server", thc.torch.Compression(), thc.Join()))
 
 
 def check_on_a_gpu() -> str | None:

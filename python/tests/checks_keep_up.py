@@ -36,7 +36,7 @@ def batches(count: int) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
 
 def make(group: thc.Group | None = None, **options: Any) -> tuple[Any, torch.optim.Optimizer, Any, thc.torch.KeepUp]:
     given = {"group": group} if group is not None else {"server": OWN, "timeout": 20, "join_timeout": 20}
-    model = thc.torch.wrap(ddp(network()), **given, **options)
+    model = thc.torch.wrap(ddp(network()), **rig.sort_options(**given, **options))
     rig._made.append(thc.torch.hook_of(model).group)
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.999**step)
@@ -219,13 +219,13 @@ def check_the_server_is_lost_and_comes_back() -> None:
 
 def check_what_cannot_be_is_refused() -> None:
     options = {"timeout": 20, "join_timeout": 20}
-    plain = thc.torch.wrap(ddp(network()), **options)
+    plain = thc.torch.wrap(ddp(network()), **rig.sort_options(**options))
     cases = [(plain, "waits for all of its 4 workers")]
     quorum = {**options, "server": OWN}
-    cases.append((thc.torch.wrap(ddp(network(), find_unused_parameters=True), **quorum), "find_unused_parameters=True"))
-    cases.append((thc.torch.wrap(ddp(torch.nn.Sequential(network(), torch.nn.BatchNorm1d(8))), **quorum), "broadcast_buffers=True"))
-    cases.append((thc.torch.wrap(ddp(network()), check_replicas=5, **quorum), "check_replicas"))
-    cases.append((thc.torch.wrap(ddp(network()), only_if_faster=True, **quorum), "only_if_faster"))
+    cases.append((thc.torch.wrap(ddp(network(), find_unused_parameters=True), **rig.sort_options(**quorum)), "find_unused_parameters=True"))
+    cases.append((thc.torch.wrap(ddp(torch.nn.Sequential(network(), torch.nn.BatchNorm1d(8))), **rig.sort_options(**quorum)), "broadcast_buffers=True"))
+    cases.append((thc.torch.wrap(ddp(network()), **rig.sort_options(check_replicas=5, **quorum)), "check_replicas"))
+    cases.append((thc.torch.wrap(ddp(network()), **rig.sort_options(only_if_faster=True, **quorum)), "only_if_faster"))
     for model, says in cases:
         rig._made.append(thc.torch.hook_of(model).group)
         try:

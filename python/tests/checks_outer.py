@@ -16,7 +16,7 @@ from rig import RANK, SIZE, everywhere, loses, join, same_everywhere, server_of_
 
 
 def loop_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> thc.torch.Outer:
-    made = thc.torch.outer(model, optimizer, timeout=20, join_timeout=20, **options)
+    made = thc.torch.outer(model, optimizer, **rig.sort_options(timeout=20, join_timeout=20, **options))
     rig._made.append(made.group)
     return made
 
@@ -197,7 +197,7 @@ def check_mistakes_are_told() -> None:
         ({"every": 4, "delay": 5}, "delay is 5"),
     ):
         try:
-            thc.torch.outer(model, optimizer, **options)
+            thc.torch.outer(model, optimizer, **rig.sort_options(**options))
         except thc.ConfigError as error:
             assert says in str(error), error
         else:

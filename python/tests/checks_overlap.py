@@ -17,7 +17,7 @@ from rig import RANK, SIZE, ddp, everywhere, loses, join, same_everywhere, serve
 
 
 def loop_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> thc.torch.Overlap:
-    made = thc.torch.overlap(model, optimizer, timeout=20, join_timeout=20, **options)
+    made = thc.torch.overlap(model, optimizer, **rig.sort_options(timeout=20, join_timeout=20, **options))
     rig._made.append(made.group)
     return made
 
@@ -408,7 +408,7 @@ def check_mistakes_are_told() -> None:
         (network().double(), {}, "f64"),
     ):
         try:
-            thc.torch.overlap(module, torch.optim.SGD(module.parameters(), 0.1), **options)
+            thc.torch.overlap(module, torch.optim.SGD(module.parameters(), 0.1), **rig.sort_options(**options))
         except thc.ConfigError as error:
             assert says in str(error), error
         else:
@@ -431,4 +431,4 @@ def check_a_backup_adapts() -> None:
     assert all(each == chosen for each in every)
     assert loss(model.module) < 0.5 * before and same_everywhere(list(model.parameters()))
     with pytest.raises(thc.ConfigError, match="every is 0"):
-        thc.torch.overlap(network(), optimizer, adapt={"every": 0})
+        thc.torch.overlap(network(), optimizer, compression=thc.torch.Compression(adapt=thc.torch.Adapt(every=0)))

@@ -32,4 +32,4 @@ def check_lanes_of_each_rank() -> None:
 
 def check_rails_are_refused() -> None:
     with pytest.raises(thc.ConfigError, match="hosts have 2, 1 ranks.*leave rails out"):
-        thc.torch.wrap(ddp(Weights((1_000,))), rails=True)
+        thc.torch.wrap(ddp(Weights((1_000,))), join=thc.Join(rails=True))

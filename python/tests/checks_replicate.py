@@ -55,7 +55,7 @@ def sharded_model() -> tuple[torch.nn.Module, Any]:
     for layer in (model[0], model[2]):
         fsdp()(layer, mesh=both["shard"])
     fsdp()(model, mesh=both["shard"])
-    made = thc.torch.replicate(model, both.get_group("replicate"), feedback=True, timeout=20, join_timeout=20)
+    made = thc.torch.replicate(model, both.get_group("replicate"), compression=thc.torch.Compression(feedback=True), join=thc.Join(timeout=20, join_timeout=20))
     rig._made.append(made.group)
     return model, made
 
@@ -85,7 +85,7 @@ def check_replicas_need_no_server() -> str | None:
     for layer in (model[0], model[2]):
         fsdp()(layer, mesh=both["shard"])
     fsdp()(model, mesh=both["shard"])
-    made = thc.torch.replicate(model, both.get_group("replicate"), feedback=True, over="process-group")
+    made = thc.torch.replicate(model, both.get_group("replicate"), over="process-group", compression=thc.torch.Compression(feedback=True))
     rig._made.append(made.group)
     assert isinstance(made.group, thc.torch.CollectiveGroup) and made.group.workers == SIZE // 2
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -159,7 +159,7 @@ class Choosing(torch.nn.Module):
 def choosing_model() -> tuple[Any, Any]:
     model, both = Choosing(), mesh()
     fsdp()(model, mesh=both["shard"])
-    made = thc.torch.replicate(model, both.get_group("replicate"), feedback=True, timeout=20, join_timeout=20)
+    made = thc.torch.replicate(model, both.get_group("replicate"), compression=thc.torch.Compression(feedback=True), join=thc.Join(timeout=20, join_timeout=20))
     rig._made.append(made.group)
     return model, made
 
@@ -301,7 +301,7 @@ def check_tensor_parallelism() -> str | None:
             model[0].bias.add_(1.0)
     parallelize_module(model, all_three["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
     fsdp()(model, mesh=all_three["shard"])
-    made = thc.torch.replicate(model, all_three.get_group("replicate"), feedback=True, timeout=20, join_timeout=20)
+    made = thc.torch.replicate(model, all_three.get_group("replicate"), compression=thc.torch.Compression(feedback=True), join=thc.Join(timeout=20, join_timeout=20))
     rig._made.append(made.group)
     model(inputs(replica)).square().mean().backward()
     found = [p.grad.full_tensor() for p in model.parameters()]
@@ -326,7 +326,7 @@ def check_replicas_begin_alike() -> str | None:
             for p in model.parameters():
                 p.mul_(3.0)
     fsdp()(model, mesh=both["shard"])
-    made = thc.torch.replicate(model, both.get_group("replicate"), feedback=True, timeout=20, join_timeout=20)
+    made = thc.torch.replicate(model, both.get_group("replicate"), compression=thc.torch.Compression(feedback=True), join=thc.Join(timeout=20, join_timeout=20))
     rig._made.append(made.group)
     for p, own in zip(model.parameters(), network().parameters()):
         assert torch.equal(p.full_tensor(), own)
@@ -421,7 +421,7 @@ def check_a_backward_pass_that_breaks_off() -> str | None:
     for layer in (again[0], again[2]):
         fsdp()(layer, mesh=other["shard"])
     fsdp()(again, mesh=other["shard"])
-    second = thc.torch.replicate(again, other.get_group("replicate"), group=made.group, feedback=True)
+    second = thc.torch.replicate(again, other.get_group("replicate"), group=made.group, compression=thc.torch.Compression(feedback=True))
     again(inputs(RANK)).square().mean().backward()
     whole = [p.grad.full_tensor().reshape(-1) for p in again.parameters()]
     assert is_compressed(error_of(whole, [g.reshape(-1) for g in exact()])) and not second.skipped
@@ -445,7 +445,7 @@ def check_the_loss_is_that_of_native_hsdp() -> str | None:
                 fsdp()(layer, mesh=over, **policy)
             fsdp()(model, mesh=over, **policy)
             if not native:
-                made = thc.torch.replicate(model, both.get_group("replicate"), timeout=20, join_timeout=20)
+                made = thc.torch.replicate(model, both.get_group("replicate"), join=thc.Join(timeout=20, join_timeout=20))
                 rig._made.append(made.group)
             optimizer, last = torch.optim.AdamW(model.parameters(), 1e-3), []
             for step in range(60):
@@ -473,7 +473,7 @@ def check_the_server_of_the_environment() -> str | None:
         for _ in range(2):
             model = network()
             fsdp()(model, mesh=both["shard"])
-            made = thc.torch.replicate(model, both.get_group("replicate"), feedback=True, timeout=20, join_timeout=20)
+            made = thc.torch.replicate(model, both.get_group("replicate"), compression=thc.torch.Compression(feedback=True), join=thc.Join(timeout=20, join_timeout=20))
             model(inputs(RANK)).square().mean().backward()
             found = [p.grad.full_tensor().reshape(-1) for p in model.parameters()]
             assert is_compressed(error_of(found, [g.reshape(-1) for g in exact()]))

@@ -51,7 +51,7 @@ def check_gradients_are_those_of_fsdp_but_for_what_lanes_lose() -> str | None:
     if not has():
         return OLD
     for options, most in (({}, 0.01), ({"lane": 16}, 2e-4), ({"lane": 6}, 0.2)):
-        model = thc.torch.wrap_sharded(model_of(), seed=3, **options)
+        model = thc.torch.wrap_sharded(model_of(), compression=thc.torch.Compression(seed=3, **options))
         model(inputs(RANK)).square().mean().backward()
         found = gradients(model)
         error = error_of([f.reshape(-1) for f in found], [e.reshape(-1) for e in exact()])
@@ -84,7 +84,7 @@ def check_feedback_returns_what_is_lost() -> str | None:
     sums = {}
     want = [e.reshape(-1) for e in exact()]
     for feedback in (False, True):
-        model = thc.torch.wrap_sharded(model_of(), seed=5, lane=6, feedback=feedback)
+        model = thc.torch.wrap_sharded(model_of(), compression=thc.torch.Compression(seed=5, lane=6, feedback=feedback))
         total = [torch.zeros(e.numel(), dtype=torch.float64) for e in want]
         for _ in range(12):
             model.zero_grad()
@@ -120,8 +120,8 @@ def check_what_is_not_sharded_is_refused() -> str | None:
     if not has():
         return OLD
     try:
-        thc.torch.wrap_sharded(model_of(), lanes=8)
-        raise AssertionError("an option that there is not")
-    except TypeError as error:
-        assert "lanes" in str(error)
+        thc.torch.wrap_sharded(model_of(), compression=thc.torch.Compression(warmup=8))
+        raise AssertionError("an option that it does not know")
+    except thc.ConfigError as error:
+        assert "warmup: wrap_sharded" in str(error)
     return None

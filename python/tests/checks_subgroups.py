@@ -14,7 +14,7 @@ def check_each_half_averages_its_own() -> None:
     halves = [list(range(SIZE // 2)), list(range(SIZE // 2, SIZE))]
     groups = [dist.new_group(half) for half in halves]
     mine = int(RANK >= SIZE // 2)
-    model = thc.torch.wrap(ddp(Weights(SIZES), process_group=groups[mine]), feedback=True, timeout=3, join_timeout=20)
+    model = thc.torch.wrap(ddp(Weights(SIZES), process_group=groups[mine]), compression=thc.torch.Compression(feedback=True), join=thc.Join(timeout=3, join_timeout=20))
     hook = thc.torch.hook_of(model)
     _made.append(hook.group)
     assert hook.group.workers == SIZE // 2

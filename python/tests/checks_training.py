@@ -223,13 +223,13 @@ def check_a_subgroup() -> None:
     """A model of some of the ranks: here of each alone, and of all in an order of their own."""
     alone = [dist.new_group([rank]) for rank in range(SIZE)][RANK]
     mine = DistributedDataParallel(Weights((5_000,)), process_group=alone)
-    single = rig.thc.torch.wrap(mine, feedback=True, timeout=20, join_timeout=20)
+    single = rig.thc.torch.wrap(mine, compression=rig.thc.torch.Compression(feedback=True), join=rig.thc.Join(timeout=20, join_timeout=20))
     rig._made.append(rig.thc.torch.hook_of(single).group)
     (found,) = backward(single, gradients(0, sizes=(5_000,)))
     # One rank averages exactly.
     assert torch.equal(found, gradients(0, sizes=(5_000,))[0])
     every = dist.new_group(list(range(SIZE)))
-    model = rig.thc.torch.wrap(ddp(Weights((50_000,)), process_group=every), feedback=True, timeout=20, join_timeout=20)
+    model = rig.thc.torch.wrap(ddp(Weights((50_000,)), process_group=every), compression=rig.thc.torch.Compression(feedback=True), join=rig.thc.Join(timeout=20, join_timeout=20))
     rig._made.append(rig.thc.torch.hook_of(model).group)
     means = backward(model, gradients(1, sizes=(50_000,)))
     assert same_everywhere(means) and is_compressed(error_of(means, exact_mean(1, (50_000,))))

@@ -32,7 +32,7 @@ def main() -> None:
         first = saved["step"]
     # DistributedDataParallel copies the parameters of rank 0 to a newcomer.
     # Without `patience` ranks wait for one that is gone as long as the process group does, half an hour.
-    ddp = thc.torch.wrap(DistributedDataParallel(model), check_replicas=5, timeout=20, patience=20, join_timeout=30)
+    ddp = thc.torch.wrap(DistributedDataParallel(model), check_replicas=5, join=thc.Join(timeout=20, patience=20, join_timeout=30))
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05)
     tell(began=first, ranks=dist.get_world_size(), workers=thc.torch.hook_of(ddp).group.workers)
     generator = torch.Generator().manual_seed(100 + dist.get_rank())

@@ -9,7 +9,7 @@ import torch
 from thc.torch.device.cut import RAW_WORDS, Run
 from thc.torch.device.numbers import Numbers
 from thc.torch.device.tables import Grid
-from thc.torch.engine.options import KERNELS
+from thc.torch.options import KERNELS
 
 __all__ = ["NAME", "compress", "decompress", "norms", "obstacle", "pack"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ import thc.torch
 import torch
 import torch.distributed as dist
 from patience import HANG
-from servers import COOKIE, ParameterServer
+from servers import COOKIE, ParameterServer, joining
 from thc.torch.ranks import health
 from torch.nn.parallel import DistributedDataParallel
 
@@ -61,6 +62,20 @@ def ddp(model: torch.nn.Module, **options: Any) -> DistributedDataParallel:
     return DistributedDataParallel(model, **{"bucket_cap_mb": 1, **options})
 
 
+def sort_options(**options: Any) -> dict[str, Any]:
+    """Options of :func:`thc.torch.wrap` and its like: fields of a compression in one, those of a way to join in one, the others as they are."""
+    if isinstance(options.get("adapt"), dict):
+        options["adapt"] = thc.torch.Adapt(**options["adapt"])
+    fields = {each.name for each in dataclasses.fields(thc.torch.Compression)} & options.keys()
+    compression = {"compression": thc.torch.Compression(**{name: options.pop(name) for name in fields})} if fields else {}
+    return {**joining(**options), **compression}
+
+
+def connected(group: Any, model: torch.nn.Module | None = None, **options: Any) -> thc.torch.Hook:
+    """The hook of a state that is registered nowhere."""
+    return thc.torch.State(model, **sort_options(group=group, **options)).connect()
+
+
 _made: list[Any] = []
 
 
@@ -71,7 +86,7 @@ def wrap_model(model: torch.nn.Module | None = None, ddp_options: dict[str, Any]
         options.setdefault("feedback", True)
     if not options.keys() & {"group", "over"}:
         options = {"timeout": 20, "join_timeout": 20, **options}
-    made = thc.torch.wrap(ddp(model or Weights(), **(ddp_options or {})), **options)
+    made = thc.torch.wrap(ddp(model or Weights(), **(ddp_options or {})), **sort_options(**options))
     hook = thc.torch.hook_of(made)
     _made.append(hook.group)
     return made, hook
@@ -87,7 +102,7 @@ def server_of_all(*jobs: dict[str, Any]) -> tuple[str, ParameterServer | None]:
 
 
 def join(address: str, job: int = 1, **options: Any) -> thc.Group:
-    group = thc.Group(address, job, RANK, COOKIE, **{"timeout": 20, "join_timeout": 20, **options})
+    group = thc.Group(address, job, RANK, COOKIE, **joining(**{"timeout": 20, "join_timeout": 20, **options}))
     _made.append(group)
     return group
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -15,10 +16,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import thc
 from patience import HANG
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 COOKIE = 0x5EED_C0DE
+
+
+def joining(**options: Any) -> dict[str, Any]:
+    """Options of a group: those that are fields of :class:`thc.Join` in one, the others as they are."""
+    fields = {each.name for each in dataclasses.fields(thc.Join)} & options.keys()
+    join = {"join": thc.Join(**{name: options.pop(name) for name in fields})} if fields else {}
+    return {**options, **join}
 
 
 def program(name: str = "thc-ps") -> Path | None:

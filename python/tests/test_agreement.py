@@ -87,7 +87,6 @@ class World:
 
     def _step_over(self, at: int) -> None:
         rank = self.ranks[at]
-        agreement = rank.agreement
         rank.begun = 0
         rank.trained += 1
         self._forward(at)
@@ -341,5 +340,3 @@ def test_without_a_fallback_nothing_is_kept() -> None:
     assert [machine.complete(index) for index in range(3)] == [1, 2, 3]
     machine.finish()
     assert machine.wish is Wish.NOTHING and machine.steps == 1
-    holding = Agreement(fallback=True, depth=1, holds_all=True)
-    assert [holding.complete(index) for index in range(3)] == [0, 0, 0]

@@ -316,7 +316,7 @@ def test_with_correction_it_averages_once_per_epoch(server: thc.ModelServer, job
             loss.backward()
             return loss
 
-        group = thc.Group(jobs.address, 40, worker, COOKIE, timeout=20, join_timeout=20)
+        group = thc.Group(jobs.address, 40, worker, COOKIE, join=thc.Join(timeout=20, join_timeout=20))
         length = thc.torch.coordinates(module)
         options = {"worker": worker, "workers": 2, "corrected": True, "epoch": 40, "bits": 8}
         with join(server, length, 0.5, "corrected", **options) as model:
@@ -430,7 +430,7 @@ def test_what_one_worker_sends_is_not_sent_by_all(server: thc.ModelServer, jobs:
 
         options: dict[str, Any] = {"worker": worker, "workers": 2, "corrected": True, "epoch": 6, "bits": 8}
         with (
-            thc.Group(jobs.address, 39, worker, COOKIE, timeout=60, join_timeout=60) as group,
+            thc.Group(jobs.address, 39, worker, COOKIE, join=thc.Join(timeout=60, join_timeout=60)) as group,
             join(server, 1000, 0.1, "whole", **options) as model,
         ):
             if worker:

@@ -32,7 +32,7 @@ def check_average(groups: list[thc.Group]) -> None:
 
 
 def test_workers_get_their_numbers(controller: Controller) -> None:
-    groups = run_together(*[lambda: thc.Group(controller.url("train"), join_timeout=20)] * 2)
+    groups = run_together(*[lambda: thc.Group(controller.url("train"), join=thc.Join(join_timeout=20))] * 2)
     assert sorted(group.worker for group in groups) == [0, 1]
     check_average(groups)
     run_together(*[group.close for group in groups])
@@ -41,7 +41,7 @@ def test_workers_get_their_numbers(controller: Controller) -> None:
 def test_ranks_keep_theirs_and_come_back(controller: Controller) -> None:
     for _ in range(2):
         groups = run_together(
-            *[lambda w=w: thc.Group(controller.url("ranked"), worker=w, join_timeout=20) for w in range(2)]
+            *[lambda w=w: thc.Group(controller.url("ranked"), worker=w, join=thc.Join(join_timeout=20)) for w in range(2)]
         )
         assert [group.worker for group in groups] == [0, 1]
         check_average(groups)
@@ -51,7 +51,7 @@ def test_ranks_keep_theirs_and_come_back(controller: Controller) -> None:
 def test_workers_over_ipv6() -> None:
     needs_ipv6()
     with ParameterServer(listen="[::1]:0") as server, Controller(server, train={}) as controller:
-        groups = run_together(*[lambda: thc.Group(controller.url("train"), join_timeout=20)] * 2)
+        groups = run_together(*[lambda: thc.Group(controller.url("train"), join=thc.Join(join_timeout=20))] * 2)
         check_average(groups)
         run_together(*[group.close for group in groups])
 
@@ -72,15 +72,15 @@ def test_from_the_environment_as_torchrun_sets_it(controller: Controller) -> Non
 
 def test_what_the_controller_refuses(controller: Controller) -> None:
     with pytest.raises(thc.ThcError, match='there is no job "nothing"'):
-        thc.Group(controller.url("nothing"), join_timeout=5)
+        thc.Group(controller.url("nothing"), join=thc.Join(join_timeout=5))
     with pytest.raises(thc.ThcError, match="rank 2: job train has the workers 0 to 1"):
-        thc.Group(controller.url("train"), worker=2, join_timeout=5)
-    only = thc.Group(controller.url("full"), join_timeout=20)
+        thc.Group(controller.url("train"), worker=2, join=thc.Join(join_timeout=5))
+    only = thc.Group(controller.url("full"), join=thc.Join(join_timeout=20))
     with pytest.raises(thc.ThcError, match="has its 1 workers"):
-        thc.Group(controller.url("full"), join_timeout=5)
+        thc.Group(controller.url("full"), join=thc.Join(join_timeout=5))
     only.close()
     # One that waits for another tells who is missing.
-    found = outcomes(lambda: thc.Group(controller.url("train"), worker=0, join_timeout=2))
+    found = outcomes(lambda: thc.Group(controller.url("train"), worker=0, join=thc.Join(join_timeout=2)))
     assert isinstance(found[0], thc.ThcError), found
 
 

@@ -60,7 +60,7 @@ class Pair:
 
     def __init__(self, kernels: str, seed: int = 1, piece: int = 16, **options: Any) -> None:
         self.servers = [thc.Server(1, COOKIE, seed=seed, **options) for _ in range(2)]
-        self.groups = [thc.Group(server.address, 1, 0, COOKIE, timeout=30) for server in self.servers]
+        self.groups = [thc.Group(server.address, 1, 0, COOKIE, join=thc.Join(timeout=30)) for server in self.servers]
         self.codec = DeviceCodec(self.groups[1], DEVICE, KERNELS[kernels], piece)
 
     def check(self, x: torch.Tensor, key: int | None = 7, **how: Any) -> torch.Tensor:
@@ -248,7 +248,7 @@ def run_together(*works: Callable[[], Any]) -> list[Any]:
 
 def test_a_device_and_two_hosts_of_one_job(kernels: str) -> None:
     with thc.Server(3, COOKIE, block=12) as server:
-        groups = run_together(*[lambda w=w: thc.Group(server.address, 1, w, COOKIE, inject="loss=0.01" if w == 1 else None) for w in range(3)])
+        groups = run_together(*[lambda w=w: thc.Group(server.address, 1, w, COOKIE, join=thc.Join(inject="loss=0.01" if w == 1 else None)) for w in range(3)])
         codec = DeviceCodec(groups[1], DEVICE, KERNELS[kernels], 16)
         plan = [(66_000, groups[0].tables[0].id), (3000, "raw"), (7000, groups[0].tables[0].id)]
         for step in range(2):
@@ -316,7 +316,7 @@ def test_memory_is_used_again(pair: Any, kernels: str) -> None:
 
 def test_choice_of_device(monkeypatch: pytest.MonkeyPatch) -> None:
     from thc.torch.device import choice
-    from thc.torch.engine.options import Options
+    from thc.torch.options import Options
 
     def options(device: str) -> Options:
         return Options(feedback=True, fallback=True, device=device)

@@ -24,7 +24,7 @@ def beyond_kernel(number: int) -> str:
 def refusal() -> str:
     """What a group says to a device that does not exist."""
     with pytest.raises(thc.ThcError) as caught:
-        thc.Group("10.75.0.9:9000", cookie=1, io="dpdk", dpdk={"devices": ["net_nothing0"], "address": "10.75.0.1", "hugepages": False})
+        thc.Group("10.75.0.9:9000", cookie=1, join=thc.Join(io="dpdk", dpdk={"devices": ["net_nothing0"], "address": "10.75.0.1", "hugepages": False}))
     return str(caught.value)
 
 
@@ -50,7 +50,7 @@ def test_what_is_missing_is_named(built_in: bool) -> None:
 
 def test_rank_0s_own_server_is_not_beyond_the_kernel() -> None:
     with pytest.raises(thc.ConfigError, match="kernel UDP.*THC_PS"):
-        thc.Group.local(0, 1, port=0, cookie=5, io="dpdk", dpdk={**DEVICE, "address": "10.75.0.1"})
+        thc.Group.local(0, 1, join=thc.Join(port=0, cookie=5, io="dpdk", dpdk={**DEVICE, "address": "10.75.0.1"}))
 
 
 @pytest.mark.parametrize("text", ["devices", '["net_null0"]'])

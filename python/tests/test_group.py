@@ -15,7 +15,7 @@ import pytest
 import thc
 from conftest import needs_ipv6, outcomes, run_together
 from patience import HANG
-from servers import COOKIE, ParameterServer
+from servers import COOKIE, ParameterServer, joining
 
 _next_job = itertools.count(1)
 LENGTH = 5000
@@ -31,7 +31,7 @@ def pair(jobs: ParameterServer) -> Iterator[list[thc.Group]]:
 
 
 def join(server: ParameterServer, job: int, worker: int, **options: Any) -> thc.Group:
-    return thc.Group(server.address, job, worker, COOKIE, **{"timeout": 10, "join_timeout": 10, **options})
+    return thc.Group(server.address, job, worker, COOKIE, **joining(**{"timeout": 10, "join_timeout": 10, **options}))
 
 
 def arrays(seed: int = 0, count: int = 2, length: int = LENGTH) -> list[np.ndarray]:
@@ -299,7 +299,7 @@ def test_a_group_that_is_not_closed_leaves_at_exit(jobs: ParameterServer) -> Non
     number = next(_next_job)
     script = (
         "import sys, thc, numpy as np\n"
-        f"g = thc.Group({jobs.address!r}, {number}, int(sys.argv[1]), {COOKIE}, join_timeout=10)\n"
+        f"g = thc.Group({jobs.address!r}, {number}, int(sys.argv[1]), {COOKIE}, join=thc.Join(join_timeout=10))\n"
         "print(g.allreduce(np.full(10, float(sys.argv[1]), np.float32), mode='raw')[0])\n"
     )
     for _ in range(2):  # the second pair finds the job free again

@@ -15,13 +15,13 @@ import pytest
 import thc
 from conftest import outcomes, run_together
 from patience import HANG
-from servers import COOKIE, ParameterServer
+from servers import COOKIE, ParameterServer, joining
 
 _next_job = itertools.count(1)
 
 
 def join(server: ParameterServer, job: int, worker: int, **options: Any) -> thc.Group:
-    return thc.Group(server.address, job, worker, COOKIE, **{"timeout": 10, "join_timeout": 10, **options})
+    return thc.Group(server.address, job, worker, COOKIE, **joining(**{"timeout": 10, "join_timeout": 10, **options}))
 
 
 def ones(length: int = 3000) -> Any:
@@ -45,7 +45,7 @@ def test_every_exception_is_a_thc_error() -> None:
 def test_join_refused(jobs: ParameterServer, arguments: dict[str, Any], says: str) -> None:
     given = {"job": 40, "worker": 0, "cookie": COOKIE, **arguments}
     with pytest.raises(thc.JoinRefusedError) as caught:
-        thc.Group(jobs.address, given["job"], given["worker"], given["cookie"], join_timeout=5)
+        thc.Group(jobs.address, given["job"], given["worker"], given["cookie"], join=thc.Join(join_timeout=5))
     assert says in caught.value.reason and caught.value.reason in str(caught.value)
     assert isinstance(caught.value, thc.JoinError)
 
@@ -54,7 +54,7 @@ def test_nobody_answers() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as deaf:
         deaf.bind(("127.0.0.1", 0))
         with pytest.raises(thc.JoinSilentError) as caught:
-            thc.Group("127.0.0.1:%d" % deaf.getsockname()[1], cookie=1, join_timeout="300ms")
+            thc.Group("127.0.0.1:%d" % deaf.getsockname()[1], cookie=1, join=thc.Join(join_timeout="300ms"))
     assert 0.3 <= caught.value.waited < 5
 
 
@@ -128,7 +128,7 @@ def test_a_worker_restarts(jobs: ParameterServer) -> None:
         port = probe.getsockname()[1]
     # A process that joins as worker 1 and crashes; the second one has the same address, but is another incarnation.
     script = (
-        f"import os, thc; thc.Group({jobs.address!r}, {number}, 1, {COOKIE}, bind='127.0.0.1:{port}', join_timeout=3)\n"
+        f"import os, thc; thc.Group({jobs.address!r}, {number}, 1, {COOKIE}, join=thc.Join(bind='127.0.0.1:{port}', join_timeout=3))\n"
         "os._exit(0)"
     )
     crash = [sys.executable, "-c", script]
@@ -181,7 +181,7 @@ def test_the_job_is_unusable() -> None:
         teller = threading.Thread(target=welcome, daemon=True)
         teller.start()
         with pytest.raises(thc.UnusableJobError):
-            thc.Group("127.0.0.1:%d" % server.getsockname()[1], cookie=COOKIE, join_timeout=5)
+            thc.Group("127.0.0.1:%d" % server.getsockname()[1], cookie=COOKIE, join=thc.Join(join_timeout=5))
         teller.join(10)
 
 
@@ -190,13 +190,13 @@ def test_no_controller() -> None:
         closed.bind(("127.0.0.1", 0))
         url = "thc://127.0.0.1:%d/train" % closed.getsockname()[1]
         with pytest.raises(thc.ControllerError, match="train") as caught:
-            thc.Group(url, join_timeout=0.5)
+            thc.Group(url, join=thc.Join(join_timeout=0.5))
     assert caught.value.url == url and isinstance(caught.value, thc.JoinError)
 
 
 def test_the_network_refuses() -> None:
     with pytest.raises(thc.NetworkError, match="192.0.2.77") as caught:
-        thc.Group("127.0.0.1:9", cookie=1, bind="192.0.2.77:0", join_timeout=1)
+        thc.Group("127.0.0.1:9", cookie=1, join=thc.Join(bind="192.0.2.77:0", join_timeout=1))
     assert isinstance(caught.value, OSError)
 
 
@@ -233,7 +233,7 @@ def test_a_server_that_cannot_start(jobs: ParameterServer) -> None:
 )
 def test_wrong_options(options: dict[str, Any], says: str) -> None:
     with pytest.raises(thc.ConfigError, match=says) as caught:
-        thc.Group(**options)
+        thc.Group(**joining(**options))
     assert isinstance(caught.value, ValueError)
     assert "\n" not in str(caught.value)
 

@@ -16,7 +16,7 @@ import pytest
 import thc
 from conftest import outcomes, run_together
 from patience import HANG
-from servers import COOKIE, ParameterServer
+from servers import COOKIE, ParameterServer, joining
 
 _next_job = itertools.count(1)
 
@@ -109,7 +109,7 @@ def test_ranks_of_a_host_divide_its_cores(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 FAILS = """
 import sys, threading, time, numpy as np, thc
-group = thc.Group.local(timeout=60, join_timeout=20)
+group = thc.Group.local(join=thc.Join(timeout=60, join_timeout=20))
 if group.worker == 0:
     threading.Thread(target=lambda: group.allreduce(np.ones(9, np.float32)), daemon=True).start()
     time.sleep(1)
@@ -224,7 +224,7 @@ def test_a_server_inside_rank_0_under_torchruns_environment() -> None:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     said = run_ranks(
-        f"import thc, numpy as np; g = thc.Group.local(join_timeout=20); {MEAN}; print(g.server is not None)",
+        f"import thc, numpy as np; g = thc.Group.local(join=thc.Join(join_timeout=20)); {MEAN}; print(g.server is not None)",
         {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
         workers=3,
     )
@@ -238,7 +238,7 @@ def test_a_server_inside_rank_0_found_through_a_store() -> None:
     import thc.rendezvous
 
     thc.rendezvous._groups = iter([0, 0])  # type: ignore[assignment]
-    groups = run_together(*[lambda r=r: thc.Group.local(r, 2, **options) for r in range(2)])
+    groups = run_together(*[lambda r=r: thc.Group.local(r, 2, **joining(**options)) for r in range(2)])
     thc.rendezvous._groups = itertools.count()
     assert groups[1].job.policy == "best-effort" and groups[1].job.deadline == pytest.approx(0.05)
     assert groups[0].server is not None and groups[1].server is None
@@ -257,7 +257,7 @@ def hosts(addresses: list[str], **options: Any) -> list[thc.Group]:
     store = Store()
     thc.rendezvous._groups = iter([0] * len(addresses))  # type: ignore[assignment]
     join = lambda rank, at: thc.Group.local(  # noqa: E731
-        rank, len(addresses), store=store, address=at, cookie=5, join_timeout=10, **options
+        rank, len(addresses), **joining(store=store, address=at, cookie=5, join_timeout=10, **options)
     )
     try:
         return run_together(*[lambda rank=rank, at=at: join(rank, at) for rank, at in enumerate(addresses)])
@@ -296,7 +296,7 @@ def test_a_quorum_has_one_server_and_so_has_one_host() -> None:
     with pytest.raises(thc.ConfigError, match="all ranks are on one host"):
         hosts(["127.0.0.1", "127.0.0.1"], colocated=True)
     with pytest.raises(thc.ConfigError, match="need a store"):
-        thc.Group.local(0, 2, port=9, colocated=True)
+        thc.Group.local(0, 2, join=thc.Join(port=9, colocated=True))
 
 
 def test_a_host_tells_the_others_why_its_share_does_not_start() -> None:
@@ -307,7 +307,7 @@ def test_a_host_tells_the_others_why_its_share_does_not_start() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.2", 0))
         port = taken.getsockname()[1]
-        join = lambda rank, at: thc.Group.local(rank, 2, store=store, address=at, port=port)  # noqa: E731
+        join = lambda rank, at: thc.Group.local(rank, 2, store=store, join=thc.Join(address=at, port=port))  # noqa: E731
         found = outcomes(lambda: join(0, "127.0.0.1"), lambda: join(1, "127.0.0.2"))
     thc.rendezvous._groups = itertools.count()
     assert [type(error) for error in found] == [thc.ServerError] * 2
@@ -320,14 +320,14 @@ def test_rank_0_tells_the_others_why_its_server_does_not_start(jobs: ParameterSe
     store = Store()
     thc.rendezvous._groups = iter([0, 0])  # type: ignore[assignment]
     port = int(jobs.address.split(":")[1])
-    found = outcomes(*[lambda r=r: thc.Group.local(r, 2, store=store, port=port) for r in range(2)])
+    found = outcomes(*[lambda r=r: thc.Group.local(r, 2, store=store, join=thc.Join(port=port)) for r in range(2)])
     thc.rendezvous._groups = itertools.count()
     assert [type(error) for error in found] == [thc.ServerError] * 2
     assert str(port) in str(found[1])
 
 
 def test_a_world_of_one() -> None:
-    group = thc.Group.local(0, 1, port=0, cookie=5)
+    group = thc.Group.local(0, 1, join=thc.Join(port=0, cookie=5))
     array = np.arange(2000, dtype=np.float32)
     exact = array.copy()
     group.allreduce(array, mode="raw")
@@ -337,7 +337,7 @@ def test_a_world_of_one() -> None:
 
 def test_ranks_outside_of_the_world() -> None:
     with pytest.raises(thc.ConfigError, match="rank 2 of 2"):
-        thc.Group.local(2, 2, port=1)
+        thc.Group.local(2, 2, join=thc.Join(port=1))
     with pytest.raises(thc.ConfigError, match="MASTER_PORT"):
         thc.Group.local(1, 2)
 
@@ -389,11 +389,11 @@ def test_interfaces_are_those_of_nccl_and_gloo(monkeypatch: pytest.MonkeyPatch) 
 
 def test_ranks_use_the_interface_that_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "=lo")
-    found = run_ranks(f"import thc, numpy as np; g = thc.Group.local(0, 1, store={SELF}, join_timeout=20); print(g.ps); g.close()", {}, workers=1)
+    found = run_ranks(f"import thc, numpy as np; g = thc.Group.local(0, 1, store={SELF}, join=thc.Join(join_timeout=20)); print(g.ps); g.close()", {}, workers=1)
     assert found[0].startswith("127.0.0.1:"), found
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "nothing0")
     with pytest.raises(thc.ConfigError, match="nothing0"):
-        thc.Group.from_env(ps="192.0.2.1:9", cookie=1, worker=0)
+        thc.Group.from_env(worker=0, join=thc.Join(ps="192.0.2.1:9", cookie=1))
 
 
 SELF = "type('Store', (), {'gather': lambda self, value: [value]})()"
@@ -404,7 +404,7 @@ def test_an_address_that_is_none_of_the_hosts() -> None:
     """As behind NAT: the server listens on all addresses, and others hear of that one."""
     from thc import rendezvous
 
-    meeting = rendezvous.meet(0, 1, Store(), "203.0.113.7", None, 5, None, {})
+    meeting = rendezvous.meet(0, 1, Store(), thc.Join(address="203.0.113.7", cookie=5))
     assert meeting.server is not None
     host, _, port = meeting.server.address.rpartition(":")
     assert host == "0.0.0.0" and meeting.ps == f"203.0.113.7:{port}"
@@ -414,7 +414,7 @@ def test_an_address_that_is_none_of_the_hosts() -> None:
     count = iter([100, 100])
     rendezvous._groups = count  # type: ignore[assignment]
     try:
-        met = run_together(*[lambda r=r: rendezvous.meet(r, 2, store, f"203.0.113.{7 + r}", None, 5, None, {}) for r in range(2)])
+        met = run_together(*[lambda r=r: rendezvous.meet(r, 2, store, thc.Join(address=f"203.0.113.{7 + r}", cookie=5)) for r in range(2)])
     finally:
         rendezvous._groups = itertools.count(200)
     assert met[0].ps == met[1].ps and met[0].ps.startswith("203.0.113.7:") and all(each.server for each in met)
@@ -435,9 +435,9 @@ def test_ranks_without_a_master_address(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_port_that_this_process_has_itself() -> None:
-    group = thc.Group.local(0, 1, store=Store(), port=0, cookie=5, address="127.0.0.1")
+    group = thc.Group.local(0, 1, store=Store(), join=thc.Join(port=0, cookie=5, address="127.0.0.1"))
     port = int(group.ps.rpartition(":")[2])
     with pytest.raises(thc.ServerError, match="It is this process itself.*close.*or give this one another port"):
-        thc.Group.local(0, 1, store=Store(), port=port, cookie=5, address="127.0.0.1")
+        thc.Group.local(0, 1, store=Store(), join=thc.Join(port=port, cookie=5, address="127.0.0.1"))
     group.close()
-    thc.Group.local(0, 1, store=Store(), port=port, cookie=5, address="127.0.0.1").close()
+    thc.Group.local(0, 1, store=Store(), join=thc.Join(port=port, cookie=5, address="127.0.0.1")).close()

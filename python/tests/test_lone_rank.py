@@ -81,7 +81,10 @@ print(hook.group.stats().calls, hook.device)
 """
 
 
-@pytest.mark.parametrize("options", ["", "over='process-group', lane=8", "fallback=True, feedback=False", "adapt=True", "nonfinite='nan', only_if_faster=True"])
+COMPRESSIONS = ["lane=8", "feedback=False", "adapt=thc.torch.Adapt()", "only_if_faster=True"]
+
+
+@pytest.mark.parametrize("options", ["", "over='process-group'", *[f"compression=thc.torch.Compression({each})" for each in COMPRESSIONS]])
 def test_one_rank_averages_exactly_and_starts_no_server(options: str) -> None:
     script = SCRIPT.replace("PORT", str(free_port())).replace("dict(OPTIONS)", f"dict({options})")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

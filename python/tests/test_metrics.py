@@ -12,7 +12,7 @@ import thc
 from conftest import needs
 from patience import HANG
 from servers import COOKIE, ParameterServer
-from thc.training import Training
+from thc.stats import Training
 
 
 def test_a_step_is_computing_and_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import inspect
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from patience import HANG
@@ -53,24 +54,30 @@ def test_options_of_wrap_are_checked_in_a_users_program(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     text = "import thc.torch\nfrom torch.nn.parallel import DistributedDataParallel\n\n\ndef train(model: DistributedDataParallel) -> None:\n    thc.torch.wrap(model, {})\n"
     check = ("mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "program.py")
-    program.write_text(text.format('exclude=["*.bias"], rails=False, server={"quorum": 7}, timeout=20, check_replicas=100'))
+    program.write_text(text.format('exclude=["*.bias"], check_replicas=100, join=thc.torch.Join(rails=False, server={"quorum": 7}, timeout=20)'))
     run(*check, folder=tmp_path)
-    for wrong, what in (("excludes=[]", "excludes"), ("min_size='small'", "min_size"), ("rails=3", "rails")):
+    for wrong, what in (("excludes=[]", "excludes"), ("compression=thc.torch.Compression(min_size='small')", "min_size"), ("join=thc.torch.Join(rails=3)", "rails")):
         program.write_text(text.format(wrong))
         with pytest.raises(AssertionError, match=what):
             run(*check, folder=tmp_path)
 
 
-def test_types_of_options_have_the_names_of_their_functions() -> None:
+@pytest.mark.parametrize("kind", ["Compression", "Join", "Adapt"])
+def test_each_option_is_explained_where_help_shows_it(kind: str) -> None:
     if importlib.util.find_spec("torch") is None:
         pytest.skip("not run: Python has no torch (pip install torch)")
     import thc.torch
-    from thc.torch.option_types import GroupOptions, HookOptions, LaneOptions, LocalOptions
 
-    def keywords(function: Any) -> set[str]:
-        return {name for name, each in inspect.signature(function).parameters.items() if each.kind is each.KEYWORD_ONLY}
+    options = getattr(thc.torch, kind)
+    for field in dataclasses.fields(options):
+        assert f"- ``{field.name}``: " in options.__doc__, field.name
 
-    assert HookOptions.__annotations__.keys() == keywords(thc.torch.hook)
-    assert GroupOptions.__annotations__.keys() == keywords(thc.Group)
-    assert LocalOptions.__annotations__.keys() == keywords(thc.Group.local) - {"store"}
-    assert LaneOptions.__annotations__.keys() == keywords(thc.torch.CollectiveGroup) - {"seed", "threads", "timeout"}
+
+def test_options_take_no_more_than_a_screen() -> None:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("not run: Python has no torch (pip install torch)")
+    import thc.torch
+
+    text = pydoc.render_doc(thc.torch.wrap, renderer=pydoc.plaintext)
+    assert text.count("\n") <= 30 and "compression: 'Compression' = Compression(), join: 'Join' = Join()" in text
+    assert "77" not in repr(thc.torch.Join(cookie=77, port=9)) and len(inspect.signature(thc.torch.wrap).parameters) <= 9

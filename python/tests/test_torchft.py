@@ -92,4 +92,4 @@ def test_options_are_checked(wrong: int) -> None:
     from thc.torchft import ProcessGroupTHC
 
     with pytest.raises(thc.ConfigError, match="lane"):
-        ProcessGroupTHC(options=thc.torch.backend.Options(lane=wrong))
+        ProcessGroupTHC(options=thc.torch.backend.Options(thc.torch.Compression(lane=wrong)))

@@ -10,17 +10,18 @@ from thc.asynchronous import Asynchronous, ModelServer, ModelSpec, Pulled, Pushe
 from thc.errors import *  # noqa: F403 - the names are listed there
 from thc.errors import __all__ as _errors
 from thc.group import Group, Handle
+from thc.join import Join
 from thc.logs import log
 from thc.metrics import Metrics, serve_metrics
 from thc.server import Server
-from thc.stats import Job, Stats, Table
-from thc.training import Training
+from thc.stats import Job, Stats, Table, Training
 
 __all__ = [
     "Asynchronous",
     "Group",
     "Handle",
     "Job",
+    "Join",
     "Metrics",
     "ModelServer",
     "ModelSpec",

@@ -9,31 +9,7 @@ __version__: str
 
 @final
 class Group:
-    def __new__(
-        cls,
-        *,
-        ps: str,
-        job: int | None = None,
-        worker: int | None = None,
-        cookie: int | str | None = None,
-        bind: str | None = None,
-        join_timeout: float | str | None = None,
-        timeout: float | str | None = None,
-        patience: float | str | None = None,
-        min_rto: float | str | None = None,
-        seed: int | None = None,
-        threads: int | None = None,
-        recv_buffer: int | None = None,
-        send_buffer: int | None = None,
-        inject: str | None = None,
-        inject_seed: int | None = None,
-        controller_ca: str | PathLike[str] | None = None,
-        controller_cert: str | PathLike[str] | None = None,
-        controller_key: str | PathLike[str] | None = None,
-        io: str | None = None,
-        dpdk: str | None = None,
-        workers: int | None = None,
-    ) -> Group: ...
+    def __new__(cls, keys: str) -> Group: ...
     @property
     def workers(self) -> int: ...
     @overload
@@ -187,7 +163,7 @@ class Server:
     def close(self, linger: float | str) -> None: ...
 
 def group_metrics() -> list[tuple[str, str, str, str]]: ...
-def read_config(path: str | PathLike[str]) -> dict[str, Any]: ...
+def read_config(path: str | PathLike[str]) -> str: ...
 def set_log(filter: str) -> bool: ...
 def default_shard(coordinates: int) -> int: ...
 

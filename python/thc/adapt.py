@@ -7,7 +7,7 @@
 - :func:`fit`: what a byte costs in time, by bucket.
 - :class:`ThresholdTable`: from which size on compression pays (SlimGC, section 3.3).
 
-``thc.torch.wrap(model, adapt=True)`` uses them while it trains.
+``thc.torch.Compression(adapt=…)`` uses them while it trains.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from thc.errors import ThcError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from thc.training import Training
+    from thc.stats import Training
     from thc.server import Server
     from thc.stats import Job, Stats, Table
 

@@ -43,7 +43,7 @@ def keys() -> dict[str, Any]:
     """The keys that ``THC_CONFIG`` and the variables after option names give."""
     found: dict[str, Any] = {}
     if path := os.environ.get("THC_CONFIG"):
-        found.update(_native.read_config(path))
+        found.update(json.loads(_native.read_config(path)))
     for key in (*_NUMBERS, *_TIMES, *_TEXTS):
         name = f"THC_{key.upper()}"
         text = os.environ.get(name)
@@ -60,10 +60,9 @@ def keys() -> dict[str, Any]:
     return found
 
 
-def fill_worker(found: dict[str, Any]) -> None:
+def fill_worker(found: dict[str, Any], ps: str) -> None:
     """Without a worker's number, it is torchrun's rank; a controller gives one to those that have none."""
-    controlled = str(found.get("ps", "")).startswith(("thc://", "thcs://"))
-    if "worker" not in found and not (controlled and "RANK" not in os.environ):
+    if "worker" not in found and not (ps.startswith(("thc://", "thcs://")) and "RANK" not in os.environ):
         if "RANK" not in os.environ:
             raise ConfigError("worker is missing: give this worker's number, or set THC_WORKER or RANK")
         found["worker"] = _integer("RANK", os.environ["RANK"])

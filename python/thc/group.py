@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,11 @@ from thc.arguments import Array, Plan, as_f32, feedback_key, spans_of
 from thc.base_group import BaseGroup, Pending, _open
 from thc.errors import ConfigError
 from thc.interfaces import bind_option
-from thc.training import Training
+from thc.join import OWN_SERVER, Join
+from thc.stats import Job, Stats, Table, Training
 from thc.server import Server
-from thc.stats import Job, Stats, Table
 
 __all__ = ["Group", "Handle", "Plan"]
-
-def _section(keys: Mapping[str, Any] | None) -> str | None:
-    """A section of a file as JSON. A key that is not given is null in what a file was read to."""
-    return None if keys is None else json.dumps({k: v for k, v in keys.items() if v is not None})
 
 
 class Handle(Pending):
@@ -52,97 +49,55 @@ class Handle(Pending):
 class Group(BaseGroup):
     """This process's membership in a job; making one returns when all its workers are there.
 
-    ``ps`` is the parameter server as ``"host:port"``, ``job`` the job's number (1), ``worker`` this worker's
-    number, 0 to n - 1 (0), and ``cookie`` the job's secret (default: the variable ``THC_COOKIE``). Or ``ps`` is
-    ``"thc://controller:port/job"``: then a controller supplies these, and a number for a worker that has
-    none. Options:
-
-    - ``join_timeout`` (60 s): how long to wait for the others; ``timeout`` (60 s): how long an all-reduce may
-      stand still. Times are seconds, or text like ``"200ms"``.
-    - ``patience`` (as ``timeout``): how long it may stand still, if that is more, while the parameter server answers and only other
-      workers are late. :func:`thc.torch.wrap` takes the time-out of the process group.
-    - ``threads``: threads that compute, the caller's among them; by default one less than the process has
-      cores, at least 1. Where torchrun has started several ranks on a host (``LOCAL_WORLD_SIZE``), they divide the cores among them.
-    - ``bind``: address and port to send from, like ``"10.0.0.2:0"``; ``recv_buffer``, ``send_buffer``: bytes.
-    - ``min_rto`` (20 ms): shortest time before a packet is sent again.
-    - ``seed``: of this worker's rounding, which is then independent of the others'; by default from the job's seed and the worker's number,
-      so that runs repeat bit for bit and errors of workers cancel (half of the mean's variance, docs/protocol.md, P31).
-    - ``inject``, ``inject_seed``: faults for tests, like ``"loss=0.01"``.
-    - ``controller_ca``, ``controller_cert``, ``controller_key``: PEM files for a controller's ``thcs://``.
-    - ``io="dpdk"``: past the kernel, if the package was built with DPDK; ``dpdk`` then holds the keys of the ``[dpdk]``
-      section, like ``{"devices": ["net_af_packet0,iface=eth1"], "address": "10.0.0.2/24"}``.
+    ``ps``, ``job`` and ``cookie`` are those of ``join``, which says how to join: see :class:`thc.Join`. ``worker`` is this worker's number, 0 to
+    n - 1 (0); a controller gives one to a worker that has none. Besides:
 
     - ``workers``: how many workers the job must have; another number is an error before anybody is waited for.
-      :func:`thc.torch.wrap` gives the number of its ranks.
+    - ``seed``: of this worker's rounding, which is then independent of the others'; by default from the job's seed and the worker's number,
+      so that runs repeat bit for bit and errors of workers cancel (half of the mean's variance, docs/protocol.md, P31).
+    - ``threads``: threads that compute, the caller's among them; by default one less than the process has
+      cores, at least 1. Where torchrun has started several ranks on a host (``LOCAL_WORLD_SIZE``), they divide the cores among them.
 
     Raises :exc:`~thc.JoinError` if the group cannot be joined, :exc:`~thc.ConfigError` for wrong options.
     """
 
     def __init__(
         self,
-        ps: str,
+        ps: str | None = None,
         job: int | None = None,
         worker: int | None = None,
         cookie: int | str | None = None,
         *,
-        bind: str | None = None,
-        join_timeout: float | str | None = None,
-        timeout: float | str | None = None,
-        patience: float | str | None = None,
-        min_rto: float | str | None = None,
+        workers: int | None = None,
         seed: int | None = None,
         threads: int | None = None,
-        recv_buffer: int | None = None,
-        send_buffer: int | None = None,
-        inject: str | None = None,
-        inject_seed: int | None = None,
-        controller_ca: str | os.PathLike[str] | None = None,
-        controller_cert: str | os.PathLike[str] | None = None,
-        controller_key: str | os.PathLike[str] | None = None,
-        io: str | None = None,
-        dpdk: Mapping[str, Any] | None = None,
-        workers: int | None = None,
+        join: Join = Join(),
     ) -> None:
         self._server: Server | None = None
         self._pid = os.getpid()
-        if ps.startswith(("thc://", "thcs://")):
-            for key, value in (("job", job), ("cookie", cookie)):
-                if value is not None:
-                    raise ConfigError(f"{key} is given, and ps is {ps!r}: the controller supplies it, leave it out")
+        own = join.own_server()
+        if own:
+            raise ConfigError(f"{', '.join(own)}: these are options of a server that the workers run themselves: thc.Group.local takes them")
+        place = {"ps": ps, "job": job, "worker": worker, "cookie": cookie, "workers": workers, "seed": seed}
+        keys = {**join.given(), **{key: value for key, value in place.items() if value is not None}}
+        keys.pop("rails", None)
+        if "ps" not in keys:
+            raise ConfigError('ps is missing: give the parameter server as "host:port", or start one by thc.Group.local')
+        if keys["ps"].startswith(("thc://", "thcs://")):
+            for key in ("job", "cookie"):
+                if key in keys:
+                    raise ConfigError(f"{key} is given, and ps is {keys['ps']!r}: the controller supplies it, leave it out")
         else:
-            job = 1 if job is None else job
-            worker = 0 if worker is None else worker
-            cookie = os.environ.get("THC_COOKIE") if cookie is None else cookie
-            if cookie is None:
+            keys = {"job": 1, "worker": 0, "cookie": os.environ.get("THC_COOKIE"), **keys}
+            if keys["cookie"] is None:
                 raise ConfigError("cookie is missing: give the job's cookie, or set THC_COOKIE")
-        if job is not None and not 0 <= job < 1 << 16:
-            raise ConfigError(f"job is {job}: jobs have the numbers 0 to 65535")
-        if worker is not None and not 0 <= worker < 64:
-            raise ConfigError(f"worker is {worker}: workers have the numbers 0 to 63")
-        self._native = _native.Group(
-            ps=ps,
-            job=job,
-            worker=worker,
-            cookie=cookie,
-            bind=bind,
-            join_timeout=join_timeout,
-            timeout=timeout,
-            patience=patience,
-            min_rto=min_rto,
-            seed=seed,
-            threads=environment.threads() if threads is None else threads,
-            recv_buffer=recv_buffer,
-            send_buffer=send_buffer,
-            inject=inject,
-            inject_seed=inject_seed,
-            controller_ca=controller_ca,
-            controller_cert=controller_cert,
-            controller_key=controller_key,
-            io=io,
-            dpdk=_section(dpdk),
-            workers=workers,
-        )
-        self.ps = ps
+        if not 0 <= keys.get("job", 0) < 1 << 16:
+            raise ConfigError(f"job is {keys['job']}: jobs have the numbers 0 to 65535")
+        if not 0 <= keys.get("worker", 0) < 64:
+            raise ConfigError(f"worker is {keys['worker']}: workers have the numbers 0 to 63")
+        threads = environment.threads() if threads is None else threads
+        self._native = _native.Group(json.dumps({**keys, **({} if threads is None else {"threads": threads})}, default=os.fspath))
+        self.ps: str = keys["ps"]
         told = self._native.parameters()
         self.job_number: int = told["job"]
         self.worker: int = told["worker"]
@@ -152,28 +107,31 @@ class Group(BaseGroup):
         _open.add(self)
 
     @classmethod
-    def from_config(cls, path: str | os.PathLike[str], **options: Any) -> Group:
-        """Joins as a TOML file says: ``ps``, ``job``, ``worker``, ``cookie`` and the options, as for ``thc-worker``;
-        ``options`` win over it. A worker's number that is nowhere else is the variable ``RANK``."""
-        keys = _native.read_config(path)
-        keys.update(options)
-        environment.fill_worker(keys)
+    def from_config(cls, path: str | os.PathLike[str], **place: Any) -> Group:
+        """Joins as a TOML file says, as for ``thc-worker``: with the fields of :class:`thc.Join`, and ``worker``, ``seed``, ``threads``. ``place`` are
+        options of :class:`Group`, which win over it. A worker's number that is nowhere else is the variable ``RANK``."""
+        keys = json.loads(_native.read_config(path))
         if "ps" not in keys:
             raise ConfigError(f'{os.fspath(path)}: ps is missing: write ps = "host:port"')
-        return cls(**keys)
+        return cls._of(keys, place)
 
     @classmethod
-    def from_env(cls, **options: Any) -> Group:
-        """Joins as environment variables say: ``THC_PS``, ``THC_JOB``, ``THC_COOKIE`` and ``THC_`` before any option's
-        name in capitals (``THC_DPDK`` as JSON); or ``THC_CONFIG``, a file as for :meth:`from_config`, under them. The
-        worker's number is ``THC_WORKER``, or ``RANK`` as torchrun sets it. ``options`` win over all."""
-        keys = environment.keys()
-        keys.update(options)
+    def from_env(cls, *, join: Join = Join(), **place: Any) -> Group:
+        """Joins as environment variables say: ``THC_`` before the name in capitals of any field of :class:`thc.Join` (``THC_DPDK`` as JSON), of
+        ``worker``, ``seed`` or ``threads``; or ``THC_CONFIG``, a file as for :meth:`from_config`, under them. The worker's number is
+        ``THC_WORKER``, or ``RANK`` as torchrun sets it. ``join`` and ``place``, the other options of :class:`Group`, win over all."""
+        keys = environment.keys() | join.given()
         if "ps" not in keys:
             raise ConfigError("THC_PS is not set: set it to the parameter server's host:port")
-        environment.fill_worker(keys)
-        workers = None if "worker" in options else environment.world_size()
-        return cls(**{"workers": workers, **keys, **bind_option(keys["ps"], keys)})
+        workers = None if "worker" in place else environment.world_size()
+        return cls._of(keys | bind_option(keys["ps"], keys), {"workers": workers, **place})
+
+    @classmethod
+    def _of(cls, keys: dict[str, Any], place: Mapping[str, Any]) -> Group:
+        """Joins by keys of a file and of the environment."""
+        found: dict[str, Any] = {**{key: keys.pop(key) for key in ("worker", "seed", "threads") if key in keys}, **place}
+        environment.fill_worker(found, keys["ps"])
+        return cls(join=Join(**keys), **found)
 
     @classmethod
     def local(
@@ -182,12 +140,9 @@ class Group(BaseGroup):
         world_size: int | None = None,
         *,
         store: rendezvous.Store | rendezvous.Gather | None = None,
-        address: str | None = None,
-        port: int | None = None,
-        cookie: int | str | None = None,
-        server: dict[str, Any] | None = None,
-        colocated: bool | None = None,
-        **options: Any,
+        join: Join = Join(),
+        seed: int | None = None,
+        threads: int | None = None,
     ) -> Group:
         """Joins a group whose parameter server the ranks run themselves, on threads of their processes.
 
@@ -195,16 +150,14 @@ class Group(BaseGroup):
 
         - through ``store``, a ``torch.distributed.Store``: any free ports, a random cookie. If they are on several hosts,
           which their addresses show, the first rank of each serves a share of the slots; otherwise, or with
-          ``colocated=False`` or a quorum, rank 0 all; or
+          ``Join(colocated=False)`` or a quorum, rank 0 all; or
         - at ``MASTER_ADDR``, where rank 0 has the server whatever the number of hosts, for without a store nobody learns where
           the others are; on the UDP port of the number ``MASTER_PORT`` (the next one for each
           further group of the process), with a cookie made of these and torchrun's run id.
 
-        ``address`` (or ``THC_ADDRESS``) is this host's address as the other hosts see it, ``port`` the servers'
-        UDP port. ``server`` holds options of :class:`~thc.Server`, such as ``{"policy": "best-effort"}``;
-        further options are those of :class:`Group`. Closing the group stops the server once all have left.
+        ``seed`` and ``threads`` are as for :class:`Group`. Closing the group stops the server once all have left.
         """
-        if options.get("io") == "dpdk" and address is None:
+        if join.io == "dpdk" and join.address is None:
             raise ConfigError(
                 'io = "dpdk", but the ranks\' own parameter server listens on kernel UDP: start a thc-ps and name it '
                 "(THC_PS), or give address=, where these devices reach the hosts' kernels"
@@ -213,10 +166,11 @@ class Group(BaseGroup):
         world_size = environment.number("WORLD_SIZE", world_size, 1)
         if not 0 <= rank < world_size <= 64:
             raise ConfigError(f"rank {rank} of {world_size}: ranks are 0 to world_size - 1, at most 64")
-        meeting = rendezvous.meet(rank, world_size, store, address, port, cookie, colocated, server or {})
+        meeting = rendezvous.meet(rank, world_size, store, join)
         try:
-            bound = {} if address or store is None else bind_option(meeting.ps, options)
-            group = cls(meeting.ps, meeting.job, rank, meeting.cookie, **{**options, **bound})
+            found: dict[str, Any] = {} if join.address or store is None else {**bind_option(meeting.ps, join.given())}
+            found |= {**dict.fromkeys(OWN_SERVER), "ps": meeting.ps, "job": meeting.job, "cookie": meeting.cookie}
+            group = cls(worker=rank, seed=seed, threads=threads, join=replace(join, **found))
         except BaseException:
             if meeting.server is not None:
                 meeting.server.close()

@@ -11,8 +11,7 @@ from thc import _native
 from thc.environment import number as number_of
 from thc.errors import ConfigError
 from thc.base_group import BaseGroup, open_groups
-from thc.training import Training
-from thc.stats import Stats
+from thc.stats import Stats, Training
 
 __all__ = ["Metrics", "serve_metrics"]
 

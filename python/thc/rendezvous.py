@@ -17,6 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 from thc import _native
 from thc.errors import ConfigError, ServerError, ThcError
 from thc.interfaces import chosen_address, is_loopback
+from thc.join import Join
 from thc.server import Server
 
 __all__ = ["Gather", "Meeting", "Store", "addresses_among", "data_address", "meet", "this_host"]
@@ -51,25 +52,16 @@ class Meeting:
     """On ranks that run one, or a share of one."""
 
 
-def meet(
-    rank: int,
-    world_size: int,
-    store: Store | Gather | None,
-    address: str | None,
-    port: int | None,
-    cookie: int | str | None,
-    colocated: bool | None,
-    options: dict[str, Any],
-) -> Meeting:
+def meet(rank: int, world_size: int, store: Store | Gather | None, join: Join) -> Meeting:
     """The ranks start the server, or rank 0 does, and all learn where it is."""
     index = next(_groups)
-    job = int(options.get("job", 1))
-    if cookie is None:
-        cookie = os.environ.get("THC_COOKIE")
+    options: dict[str, Any] = {**(join.server or {})}
+    job, port, colocated = join.job or int(options.get("job", 1)), join.port, join.colocated
+    cookie = os.environ.get("THC_COOKIE") if join.cookie is None else join.cookie
     if "lane" not in options and world_size * 15 > 255:
         # More workers than lanes of 8 bits can add up.
         options = {**options, "lane": 16}
-    address = address or os.environ.get("THC_ADDRESS")
+    address = join.address or os.environ.get("THC_ADDRESS")
     if store is None:
         master = os.environ.get("MASTER_ADDR", "127.0.0.1")
         if colocated:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from thc import _native
 
-__all__ = ["Job", "Stats"]
+__all__ = ["Job", "Stats", "Training"]
 
 _LATEST = {"device", "why", "nmse", *(name for name, _, kind, _ in _native.group_metrics() if kind == "gauge")}
 """Fields of :class:`Stats` that are no totals."""
@@ -71,6 +72,11 @@ class Stats:
     """Seconds that steps waited for gradients."""
     nmse: Mapping[str, float] = field(default_factory=dict)
     """With ``check_accuracy``: of each parameter's mean, when it was compared with the exact one last."""
+
+    @classmethod
+    def without_packets(cls, **known: Any) -> Stats:
+        """Totals of a group without packets: what is not given is 0."""
+        return cls(**{**{each.name: 0 for each in fields(cls) if each.default is each.default_factory}, **known})
 
     @property
     def communication(self) -> float:
@@ -164,3 +170,24 @@ class Job:
     """log2 of the coordinates that are transformed together."""
     shards: int
     """Ports that share the slots."""
+
+
+class Training:
+    """Totals over the steps of all models whose gradients a group averages."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.computing = 0.0
+        """Seconds of everything but waiting: forward and backward passes, the optimizer, and what a program does between."""
+        self.waited = 0.0
+        """Seconds of waiting for gradients."""
+
+    def add_step(self, computing: float, waited: float) -> None:
+        """A step is over on this worker."""
+        self.steps += 1
+        self.computing += computing
+        self.waited += waited
+
+    def totals(self) -> dict[str, Any]:
+        """As fields of :class:`thc.Stats`."""
+        return {"computing": self.computing, "waited": self.waited}

@@ -29,9 +29,6 @@ BY_NAME = ("bf16", "thc-lanes", "thc-raw")
 #: The job of the server that a method uses.
 JOBS = {"thc": 1, "thc-adapt": 3, "thc-raw": 4}
 
-#: What a method gives the hook besides.
-OPTIONS: dict[str, dict[str, Any]] = {"thc-raw": {"exclude": ["*"]}, "thc-adapt": {"adapt": {"every": 40}}}
-
 
 def powersgd_in_turn(state: PowerSGDState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """torch's PowerSGD hook, one bucket after the other.
@@ -67,7 +64,9 @@ class Averaging:
         elif method in JOBS:
             import thc.torch
 
-            thc.torch.wrap(ddp, self.group(method), **OPTIONS.get(method, {}))
+            adapt = thc.torch.Adapt(every=40) if method == "thc-adapt" else None
+            exclude = ["*"] if method == "thc-raw" else []
+            thc.torch.wrap(ddp, group=self.group(method), exclude=exclude, compression=thc.torch.Compression(adapt=adapt))
         elif method == "thc-lanes":
             import thc.torch
 

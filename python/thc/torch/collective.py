@@ -7,11 +7,10 @@ way, and all ranks get the same bits in whatever order they add (docs/without-a-
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,8 @@ from thc import _native, environment, errors
 from thc.cores import available_cores
 from thc.arguments import Array, Plan, as_f32, feedback_key, spans_of
 from thc.base_group import BaseGroup, Pending, _open
-from thc.training import Training
-from thc.stats import Job, Stats, Table
+from thc.stats import Job, Stats, Table, Training
+from thc.torch.options import Compression
 from thc.torch.ranks.gathering import gather_objects
 from thc.torch.ranks.own_groups import OwnGroups, backend_on, borrow
 
@@ -86,38 +85,22 @@ class CollectiveGroup(BaseGroup):
 
     - ``process_group``: whose ranks these are; what carries the sums is a process group of its own, of the same backend, or of gloo where
       that knows no tensors of the CPU.
-    - ``lane``: bits of a coordinate's sum on the way, 4 to 16 (8). A ring carries 2·(n − 1)/n of it each way.
-    - ``bits``: of an index; by default every point of the grid that the lane has room for has one, since it is sums that travel and not
-      indices. Or ``tables``, for a plan to choose from: dictionaries with
-      any of ``bits``, ``lane``, ``granularity``, ``fraction``; what is left out is chosen.
-    - ``block``: log2 of the coordinates that are transformed together (13); ``seed``: of signs and roundings, the same on all ranks.
-    - ``threads``: that compute; by default the rank's share of the cores, less one.
+    - ``compression``: its ``lane`` and ``block``, ``bits`` or ``tables``, ``seed`` (of signs and roundings, the same on all
+      ranks) and ``threads`` count here. A ring carries 2·(n − 1)/n of a lane each way. By default every point of the grid that the lane has
+      room for has an index, since it is sums that travel and not indices.
     """
 
     sums_in_lanes = True
 
-    def __init__(
-        self,
-        process_group: Any = None,
-        *,
-        lane: int = 8,
-        bits: int | None = None,
-        tables: Sequence[dict[str, Any]] | None = None,
-        block: int = 13,
-        seed: int | None = None,
-        threads: int | None = None,
-    ) -> None:
+    def __init__(self, process_group: Any = None, compression: Compression = Compression()) -> None:
         self.worker, self.workers, on_gpus = self._place(process_group)
         self.ps, self.job_number = "the process group", 0
         self.training = Training()
         self.nmse = {}
-        if not 4 <= lane <= 16:
-            raise errors.ConfigError(f"lane is {lane}: sums have lanes of 4 to 16 bits")
-        if bits is not None and tables is not None:
-            raise errors.ConfigError("bits and tables are given: give one of them, tables have bits of their own")
+        lane, block, seed = compression.lane or 8, compression.block or 13, compression.seed
         if (1 << lane) - 1 < self.workers:
             raise errors.ConfigError(f"lanes of {lane} bits do not hold sums of {self.workers} ranks: give a wider lane")
-        given = [{"bits": bits}] if bits is not None else list(tables or [])
+        given: Sequence[Mapping[str, Any]] = compression.tables or [{"bits": compression.bits}]
         told = [(each.get("bits"), each.get("lane"), each.get("granularity"), each.get("fraction")) for each in given]
         mine = (lane, repr(told), block)
         self._own: OwnGroups | None = None
@@ -139,7 +122,7 @@ class CollectiveGroup(BaseGroup):
             # That of the first rank is everybody's.
             job_seed=every[0][1],
             seed=None,
-            threads=threads or environment.threads() or max(1, available_cores() - 1),
+            threads=compression.threads or environment.threads() or max(1, available_cores() - 1),
         )
         self._lane, self._block = lane, block
         self._calls: queue.SimpleQueue[_Under | None] = queue.SimpleQueue()
@@ -147,7 +130,7 @@ class CollectiveGroup(BaseGroup):
         self._totals = dict.fromkeys(("calls", "failed", "coordinates", "bytes"), 0)
         self._closed = False
         self._under_way = 0
-        """Calls that have not been waited for."""
+        """Caller that have not been waited for."""
         _open.add(self)
 
     def _place(self, process_group: Any) -> tuple[int, int, bool]:
@@ -274,11 +257,8 @@ class CollectiveGroup(BaseGroup):
         """Totals. Bytes are those of a ring, without headers; what a process group does inside nobody counts."""
         device, why = self.compresses_on
         totals = self._totals
-        known = {name: totals[name] for name in ("calls", "failed", "coordinates")}
-        # What only packets have is 0.
-        rest = {each.name: 0 for each in dataclasses.fields(Stats) if each.default is each.default_factory and each.name not in known}
-        rest |= dict.fromkeys(("bytes_up", "bytes_down"), totals["bytes"])
-        return Stats(**known, **rest, device=device, why=why, **self.training.totals(), nmse=dict(self.nmse))
+        known = {name: totals[name] for name in ("calls", "failed", "coordinates")} | dict.fromkeys(("bytes_up", "bytes_down"), totals["bytes"])
+        return Stats.without_packets(**known, device=device, why=why, **self.training.totals(), nmse=dict(self.nmse))
 
     def rejoin(self) -> None:
         raise errors.ConfigError("sums that the process group adds up have no session to join anew: make the process group anew")

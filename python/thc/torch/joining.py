@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import itertools
 import os
 import weakref
@@ -12,23 +14,25 @@ import torch
 import torch.distributed as dist
 
 from thc import environment
-from thc.cores import threads_of_rank
 from thc.base_group import BaseGroup
+from thc.cores import threads_of_rank
 from thc.errors import ConfigError
 from thc.group import Group
+from thc.join import Join
 from thc.rendezvous import this_host
+from thc.torch.adapt.tables import lanes_for, tables_for
 from thc.torch.collective import CollectiveGroup
+from thc.torch.hosts.rails import hosts_of, rails as make_rails
+from thc.torch.options import Compression
 from thc.torch.ranks.gathering import Gather, gather_objects
-from thc.torch.option_types import LaneOptions, LocalOptions
 from thc.torch.ranks.lone import LoneGroup
 from thc.torch.ranks.own_groups import time_out
-from thc.torch.adapt.tables import lanes_for, tables_for
 
-__all__ = ["begin_alike", "collective", "falls_back", "fill_in", "further_job", "join", "of_environment", "scope_of", "take_way", "threads_of"]
+__all__ = ["OF_A_RANK", "begin_alike", "check_joining", "compare_options", "enter", "join_ranks", "names_server", "options_of", "scope_of", "threads_of"]
 
-of_environment: weakref.WeakValueDictionary[int | tuple[int, int], BaseGroup] = weakref.WeakValueDictionary()
-"""The group that the environment names, by this process's rank, and one of a further job by the rank and how much higher its number is:
-each can be joined only once, so models share it."""
+_named: weakref.WeakValueDictionary[tuple[int, int, str | None, int | None], BaseGroup] = weakref.WeakValueDictionary()
+"""The groups of servers that are named, by this process's rank, how much higher the job's number is, and what names them: each can be joined only
+once, so models share it."""
 
 _scopes: weakref.WeakKeyDictionary[BaseGroup, itertools.count[int]] = weakref.WeakKeyDictionary()
 
@@ -38,60 +42,118 @@ def scope_of(group: BaseGroup) -> int:
     return next(_scopes.setdefault(group, itertools.count()))
 
 
-def join(process_group: Any, group: BaseGroup | None, options: Mapping[str, Any], further: int = 0, adapts: bool = False) -> BaseGroup:
-    """The ``group`` that is given, or one of these ranks that ``options`` describe; all of them are its workers. Where the environment
-    names a job it is that one, or one whose number is so much ``further``. Servers of the ranks' own have tables of several widths if
-    the job ``adapts``. With ``over="process-group"`` among the options there is no server: the process group itself adds up."""
-    options = dict(options)
-    if group is None and not adapts and dist.get_world_size(process_group) == 1:
-        take_way(options)
+def names_server(join: Join) -> bool:
+    """Whether a parameter server is named, here or in the environment, that the ranks do not run themselves."""
+    return join.ps is not None or (environment.is_configured() and not join.own_server())
+
+
+def check_joining(group: BaseGroup | None, over: str, compression: Compression, join: Join) -> None:
+    """Refuses what does not go together, before anything is started or joined."""
+    if over not in ("server", "process-group"):
+        raise ConfigError(f'over is {over!r}: write "server" or "process-group"')
+    joining, codec = sorted(join.given()), sorted(compression.server_keys())
+    of_ranks = sorted({"seed", "threads"} & compression.given().keys())
+    if over == "process-group" and (group is not None or joining):
+        raise ConfigError(f'{", ".join(joining) or "group"}: over="process-group" has no parameter server and nothing to join: leave it out')
+    if over == "server" and group is not None and (joining or codec or of_ranks):
+        raise ConfigError(f"{', '.join([*joining, *codec, *of_ranks])}: these are options of a group, and one was given: give them to it")
+    if over == "server" and codec and names_server(join):
+        raise ConfigError(f"{', '.join(codec)}: the parameter server that is named has its own: leave them out, or run one with server={{...}}")
+    both = sorted(codec & (join.server or {}).keys())
+    if both:
+        raise ConfigError(f"{', '.join(both)}: given in compression and in server: leave one out")
+
+
+def options_of(over: str, compression: Compression, join: Join, **others: Any) -> dict[str, Any]:
+    """All options by name, as :func:`compare_options` takes them."""
+    configured = "a parameter server in the environment (THC_PS, THC_CONFIG)"
+    each = {field.name: getattr(owner, field.name) for owner in (compression, join) for field in dataclasses.fields(owner)}
+    return {"over": over, configured: environment.is_configured(), **each, **others}
+
+
+def join_ranks(
+    process_group: Any, group: BaseGroup | None, over: str, compression: Compression, join: Join, further: int = 0, rails: bool | str = False
+) -> BaseGroup:
+    """The ``group`` that is given, or one of these ranks that the options describe; all of them are its workers. A collective.
+
+    The options have been checked by :func:`check_joining` and compared. Where a job is named it is that one, or one whose number is so much ``further``.
+    ``rails`` makes each rank of a host a worker of a job of its own, ``"auto"`` where that pays."""
+    ranks = dist.get_world_size(process_group)
+    if group is None and ranks == 1:
         return LoneGroup()
-    if take_way(options) == "process-group":
-        return collective(process_group, group, options, adapts)
-    ranks, rank = dist.get_world_size(process_group), dist.get_rank(process_group)
-    if group is not None and options:
-        raise ConfigError(f"{', '.join(sorted(options))}: these are options of a group, and one was given: give them to it")
+    if over == "process-group":
+        if compression.adapt is not None and not compression.tables:
+            compression = dataclasses.replace(compression, bits=None, tables=[{"bits": compression.bits}, *lanes_for(ranks, compression.lane or 8)])
+        return CollectiveGroup(process_group, compression)
     if group is None:
-        options = fill_in(process_group, options, environment.keys() if environment.is_configured() else {})
-    if group is None and environment.is_configured() and not LocalOptions.__annotations__.keys() & options.keys():
-        key = (rank, further) if further else rank
-        group = of_environment.get(key)
-        if group is None or group.closed:
-            group = of_environment[key] = Group.from_env(**{"worker": rank, "workers": ranks, **further_job(further), **options})
-    if group is None:
-        if adapts:
-            options = {**options, "server": {"tables": tables_for(ranks), **(options.get("server") or {})}}
-        group = Group.local(rank, ranks, store=Gather(process_group), **options)
+        group = _join_server(process_group, compression, join, further, rails)
     if group.workers != ranks:
         raise ConfigError(f"there are {ranks} ranks, but the THC job has {group.workers} workers: they must be the same processes")
     return group
 
 
-def fill_in(process_group: Any, options: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a group, with what its ranks find out about others that are not in them nor ``told`` elsewhere. A collective."""
-    # A rank that is late holds up a collective of the process group as long.
-    found = {"patience": time_out(process_group).total_seconds(), **threads_of(process_group)}
-    return {**{key: value for key, value in found.items() if key not in told}, **options}
+def enter(
+    process_group: Any, group: BaseGroup | None, over: str, compression: Compression, join: Join, further: int = 0, **others: Any
+) -> BaseGroup:
+    """Checks the options, compares them and ``others`` between the ranks, and joins them; see :func:`join_ranks`. A collective."""
+    failed: Exception | None = None
+    try:
+        check_joining(group, over, compression, join)
+        if join.rails is True:
+            raise ConfigError("rails: only wrap averages on them: leave it out")
+    except ConfigError as error:
+        failed = error
+    compare_options(options_of(over, compression, join, group=group is not None, **others), process_group, failed)
+    return join_ranks(process_group, group, over, compression, join, further)
 
 
-def further_job(further: int) -> dict[str, Any]:
-    """The job whose number is so much higher than that of the one that the environment names."""
+def _join_server(process_group: Any, compression: Compression, join: Join, further: int, rails: bool | str) -> BaseGroup:
+    rank, ranks, named = dist.get_rank(process_group), dist.get_world_size(process_group), names_server(join)
+    key = (rank, further, join.ps, join.job)
+    if named and (found := _named.get(key)) is not None and not found.closed:
+        return found
+    told = environment.keys() if named else {}
+    if join.patience is None and "patience" not in told:
+        # A rank that is late holds up a collective of the process group as long.
+        join = dataclasses.replace(join, patience=time_out(process_group).total_seconds())
+    threads = threads_of(process_group)
+    own = {"seed": compression.seed, "threads": compression.threads or told.get("threads") or threads}
+    own = {name: value for name, value in own.items() if value is not None}
+    server = {**compression.server_keys(), **(join.server or {})}
+    if compression.adapt is not None:
+        server.setdefault("tables", tables_for(ranks))
+
+    def join_job(worker: int, workers: int, place: int, store: Any) -> BaseGroup:
+        if named:
+            return Group.from_env(worker=worker, workers=workers, join=_further_job(join, told, place), **own)
+        port = join.port + place if join.port else join.port
+        return Group.local(worker, workers, store=store, join=dataclasses.replace(join, server=server, port=port), **own)
+
+    hosts = hosts_of(process_group) if rails else None
+    made: BaseGroup
+    if hosts is not None and (named or hosts.pays()) and (rails is True or hosts.is_even):
+        made = make_rails(process_group, hosts, join_job)
+    else:
+        made = join_job(rank, ranks, further, Gather(process_group))
+    if named:
+        _named[key] = made
+    return made
+
+
+def _further_job(join: Join, told: Mapping[str, Any], further: int) -> Join:
+    """The same, of the job whose number is so much higher."""
     if not further:
-        return {}
-    keys = environment.keys()
-    if str(keys.get("ps", "")).startswith(("thc://", "thcs://")):
-        raise ConfigError(
-            f"THC_PS is {keys['ps']}, which names one job, and these ranks need {further + 1} or more: join each with thc.BaseGroup, and give it as group"
-        )
-    job = keys.get("job")
-    return {"job": (1 if job is None else int(job)) + further}
+        return join
+    ps = join.ps or str(told.get("ps", ""))
+    if ps.startswith(("thc://", "thcs://")):
+        raise ConfigError(f"ps is {ps}, which names one job, and these ranks need {further + 1} or more: join each with thc.Group, and give it as group")
+    return dataclasses.replace(join, job=int(join.job or told.get("job") or 1) + further)
 
 
-def threads_of(process_group: Any) -> dict[str, int]:
+def threads_of(process_group: Any) -> int | None:
     """The option ``threads``, where several ranks are on this host: they tell each other which cores they have. A collective."""
     every = gather_objects((this_host(), sorted(os.sched_getaffinity(0))), process_group)
-    found = threads_of_rank([cores for host, cores in every if host == this_host()])
-    return {} if found is None else {"threads": found}
+    return threads_of_rank([cores for host, cores in every if host == this_host()])
 
 
 def begin_alike(model: torch.nn.Module, process_group: Any) -> None:
@@ -108,37 +170,38 @@ def begin_alike(model: torch.nn.Module, process_group: Any) -> None:
                 own.copy_(whole)
 
 
-_LANE_OPTIONS = LaneOptions.__annotations__.keys()
-
-_COMPUTING = frozenset(("seed", "threads"))
-"""Options of every group."""
-
-
-def take_way(options: dict[str, Any]) -> str:
-    """Takes ``over`` out of the options: ``"server"``, the default, or ``"process-group"``."""
-    way: str = options.pop("over", "server")
-    if way not in ("server", "process-group"):
-        raise ConfigError(f'over is {way!r}: write "server" or "process-group"')
-    given = sorted(_LANE_OPTIONS & options.keys())
-    if way == "server" and given:
-        raise ConfigError(f'{", ".join(given)}: these are options of over="process-group"; a server has its own, server={{...}}')
-    return way
+OF_A_RANK = frozenset(
+    "address bind cookie controller_ca controller_cert controller_key device dpdk inject inject_seed io join_timeout min_rto patience "
+    "port recv_buffer seed send_buffer threads timeout".split()
+)
+"""Options in which ranks may differ."""
 
 
-def collective(process_group: Any, group: BaseGroup | None, options: Mapping[str, Any], adapts: bool) -> CollectiveGroup:
-    """The group whose sums a process group adds up, by options of groups. With ``adapts`` it has further lanes to choose from."""
-    others = sorted(options.keys() - _LANE_OPTIONS - _COMPUTING)
-    if group is not None or others:
-        raise ConfigError(f'{", ".join(others) or "group"}: over="process-group" has no parameter server and nothing to join: leave it out')
-    if adapts:
-        options = {"tables": [{}, *lanes_for(dist.get_world_size(process_group), options.get("lane", 8))], **options}
-    return CollectiveGroup(process_group, **options)
+def _text(value: Any) -> str:
+    """An option as it is compared."""
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(map(_text, value))})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_text(each)}' for key, each in sorted(value.items()))}}}"
+    return repr(value)
 
 
-def falls_back(group: BaseGroup, fallback: bool | None) -> bool:
-    """Whether training shall go on through the process group when the server is lost: by default where there is one."""
-    if isinstance(group, LoneGroup):
-        return False
-    if fallback and group.sums_in_lanes:
-        raise ConfigError('fallback: over="process-group" has no server that could be lost: leave it out')
-    return not group.sums_in_lanes if fallback is None else fallback
+def compare_options(options: Mapping[str, Any], process_group: Any, failed: Exception | None = None) -> None:
+    """Raises :exc:`~thc.ConfigError` on all ranks if one has other options than rank 0, or if this one has ``failed`` to understand its own.
+    A collective, to be made before any that depends on an option."""
+    mine = {name: _text(value) for name, value in sorted(options.items()) if name not in OF_A_RANK}
+    digest = hashlib.sha256(repr(mine).encode()).hexdigest()
+    told = gather_objects((digest, None if failed is None else str(failed)), process_group)
+    if failed is not None:
+        raise failed
+    for rank, (_, why) in enumerate(told):
+        if why is not None:
+            raise ConfigError(f"rank {rank} has options that it does not understand: {why}")
+    other = next((rank for rank, (theirs, _) in enumerate(told) if theirs != told[0][0]), None)
+    if other is None:
+        return
+    every = gather_objects(mine, process_group)
+    first, theirs = every[0], every[other]
+    differ = [name for name in sorted(first.keys() | theirs.keys()) if first.get(name) != theirs.get(name)]
+    said = [f"{name} is {first.get(name)} on rank 0 and {theirs.get(name)} on rank {other}" for name in differ]
+    raise ConfigError(f"{'; '.join(said)}: give all ranks the same")

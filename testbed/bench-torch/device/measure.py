@@ -209,7 +209,7 @@ def steps(device: Any, where: str, layers: int = 12, width: int = 1024, times: i
     for choice in (where, "cpu"):
         torch.manual_seed(1)
         model = torch.nn.Sequential(*[part for _ in range(layers) for part in (torch.nn.Linear(width, width), torch.nn.GELU())]).to(device)
-        wrapped = thc.torch.wrap(DistributedDataParallel(model), server={"seed": 3}, device=choice)
+        wrapped = thc.torch.wrap(DistributedDataParallel(model), device=choice, join=thc.Join(server={"seed": 3}))
         made.append((wrapped, torch.optim.SGD(wrapped.parameters(), lr=0.01)))
     inputs = torch.randn(64, width, device=device)
 

@@ -22,9 +22,8 @@ from thc.errors import ConfigError, MismatchError
 from thc.base_group import BaseGroup
 from thc.torch.engine.clock import Span
 from thc.torch.adapt.options import Adapt
-from thc.torch.engine.bucket import Bucket, Calls
+from thc.torch.engine.bucket import Bucket, Caller, PendingCalls
 from thc.torch.ranks.exchange import exchange, tells
-from thc.torch.compression.flight import Flight
 from thc.torch.compression.layout import Layout, Segment
 from thc.torch.engine.part import EnginePart
 from thc.torch.ranks.peers import Peers
@@ -39,6 +38,8 @@ _NEVER = 0xFFFF_FFFF
 """The threshold when compression never pays."""
 _TICK = 1e-7
 """Seconds; times are told in these."""
+CHANGED = 0.5
+"""By what share a bucket's time must be off for the link to count as another one: then all is measured anew."""
 SHORTEST = 4096
 """Coordinates of a span; shorter ones would be padding for the most part."""
 LOOKS = 8
@@ -288,36 +289,36 @@ class Adaptive(EnginePart):
         if self._probes and self.prices is not None:
             self.prices.end_step()
 
-    # Calls.
+    # Caller.
 
     @property
     def is_trial(self) -> bool:
         return self.is_warming_up
 
-    def send(self, calls: Calls, flight: Flight, bucket: Bucket, data: torch.Tensor, step: int, wait: bool) -> None:
+    def send(self, caller: Caller, pending: PendingCalls, bucket: Bucket, data: torch.Tensor, step: int, wait: bool) -> None:
         layout = bucket.layout
         if self.measures(step):
             self.look(layout.segments, data)
         spans = self.spans(layout, step)
         if self.is_warming_up:
             for segment in layout.segments:
-                self._send_alone(calls, flight, layout, segment, data, step)
+                self._send_alone(caller, pending, layout, segment, data, step)
             return
         started = time.perf_counter()
-        calls.call(flight, data, wait, feedback=calls.key(layout), plan=spans)
+        caller.call(pending, data, wait, feedback=caller.key(layout), plan=spans)
         if wait and self.is_timed(step):
             self.bucket_took(layout, time.perf_counter() - started)
 
-    def _send_alone(self, calls: Calls, flight: Flight, layout: Layout, segment: Segment, data: torch.Tensor, step: int) -> None:
+    def _send_alone(self, caller: Caller, pending: PendingCalls, layout: Layout, segment: Segment, data: torch.Tensor, step: int) -> None:
         """Has one gradient of a bucket travel in a call of its own, and times it."""
         if not segment.length:
             return
         place = (layout.key, segment.name)
         if place not in self._apart:
             self._apart[place] = Layout(f"{layout.scope}.alone", [Segment(segment.name, 0, segment.length, True)])
-        key, choice = calls.key(self._apart[place]), self.single_choice(segment.name, step)
+        key, choice = caller.key(self._apart[place]), self.single_choice(segment.name, step)
         computed, started = self._group.stats().compression, time.perf_counter()
-        calls.call(flight, data[segment.slice], True, feedback=key, plan=[(segment.length, choice)])
+        caller.call(pending, data[segment.slice], True, feedback=key, plan=[(segment.length, choice)])
         seconds = time.perf_counter() - started
         if not self.never(segment.name):
             self.took(step, segment.length, choice == RAW, seconds, min(seconds, self._group.stats().compression - computed))
@@ -356,7 +357,7 @@ class Adaptive(EnginePart):
             share = carried / usual if usual else 1.0
             most, least = before * max(1.0, share), before * min(1.0, share)
             if key == longest:
-                changed = now > (1 + self.options.changed) * most or now < (1 - self.options.changed) * least
+                changed = now > (1 + CHANGED) * most or now < (1 - CHANGED) * least
         return changed
 
     def _choose(self, step: int, started: float) -> None:
@@ -385,10 +386,7 @@ class Adaptive(EnginePart):
 
     def _columns(self, names: Sequence[str], squares: Sequence[float]) -> tuple[list[list[float]], list[list[float]]]:
         costs = [[self._bytes(self._sizes[name], table) for table in self.tables] for name in names]
-        weights = squares
-        if self.options.measure == "update":
-            weights = [float(self._sizes[name]) if square else 0.0 for name, square in zip(names, squares)]
-        errors = [[weight * table.nmse for table in self.tables] for weight in weights]
+        errors = [[square * table.nmse for table in self.tables] for square in squares]
         return costs, errors
 
     def _bytes(self, length: int, table: Table | None) -> float:
@@ -423,7 +421,7 @@ class Adaptive(EnginePart):
         uniform = adapt.price(costs, errors, [self._default] * len(included))
         found = uniform
         try:
-            found = adapt.layerwise(costs, errors, uniform.error * (1 + 1e-9), exact=self.options.exact)
+            found = adapt.layerwise(costs, errors, uniform.error * (1 + 1e-9))
         except ConfigError:
             pass  # the default fits exactly, but not in steps
         for at, choice in zip(included, found.choices if found.cost < uniform.cost else uniform.choices):

@@ -5,21 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
 
 from thc.errors import ConfigError
+from thc.torch.options import Compression
 
 __all__ = ["VARIABLES", "Options", "exact"]
 
-VARIABLES = {name: f"THC_BACKEND_{name.upper()}" for name in ("lane", "bits", "block", "smallest", "feedback", "everywhere")}
+VARIABLES = {name: f"THC_BACKEND_{name.upper()}" for name in ("lane", "bits", "block", "min_size", "everywhere")}
 """The environment variable of each option."""
 
-_DEFAULTS = {"lane": 8, "bits": None, "block": 13, "smallest": 1 << 16, "feedback": 0, "everywhere": 0}
-
-_BOUNDS = {"lane": (4, 16), "bits": (1, 8), "block": (10, 20), "smallest": (1, None), "feedback": (0, 1 << 20), "everywhere": (0, 1)}
+_DEFAULTS = {"lane": 8, "bits": None, "block": 13, "min_size": 1 << 16, "everywhere": 0}
 
 
 def _base() -> Any:
@@ -38,74 +38,46 @@ class Options(_Base):
     """Options of a process group of the backend ``"thc"``, for ``pg_options`` of ``init_process_group`` and ``new_group`` and for
     ``backend_override`` of a device mesh. What is left out comes from the environment, or is the default. All ranks give the same.
 
-    - ``lane`` (``THC_BACKEND_LANE``): bits of a coordinate's sum on the way, 4 to 16 (8).
-    - ``bits`` (``THC_BACKEND_BITS``): of an index, 1 to 8; by default every point of the grid that the lane has room for has one.
-    - ``block`` (``THC_BACKEND_BLOCK``): log2 of the coordinates that are transformed together (13).
-    - ``smallest`` (``THC_BACKEND_SMALLEST``): tensors of fewer coordinates travel as they are (65536).
-    - ``feedback`` (``THC_BACKEND_FEEDBACK``): 0, or how many compressed all-reduces a step has (0). Then what compression loses of the k-th
-      of a step is added to the k-th of the next.
+    - ``compression``: its ``lane`` (``THC_BACKEND_LANE``), ``bits`` (``THC_BACKEND_BITS``), ``block`` (``THC_BACKEND_BLOCK``), and ``min_size``
+      (``THC_BACKEND_MIN_SIZE``, 65536 where it is not given) count here.
     - ``everywhere`` (``THC_BACKEND_EVERYWHERE``): 1 compresses all-reduces outside of backward passes, too (0). They may be of parameters or
       activations, which do not bear what gradients do.
     - ``timeout``: of a group that a device mesh makes; ``init_process_group`` and ``new_group`` have an argument of their own.
     """
 
-    lane: int
-    bits: int | None
-    block: int
-    smallest: int
-    feedback: int
-    everywhere: int
-
-    def __init__(
-        self,
-        *,
-        lane: int | None = None,
-        bits: int | None = None,
-        block: int | None = None,
-        smallest: int | None = None,
-        feedback: int | None = None,
-        everywhere: int | None = None,
-        timeout: timedelta | None = None,
-    ) -> None:
+    def __init__(self, compression: Compression = Compression(), *, everywhere: int | None = None, timeout: timedelta | None = None) -> None:
         if _Base is object:
             super().__init__()
         elif timeout is None:
             super().__init__("thc")
         else:
             super().__init__("thc", timeout)
-        given = {"lane": lane, "bits": bits, "block": block, "smallest": smallest, "feedback": feedback, "everywhere": everywhere}
-        for name, value in given.items():
-            setattr(self, name, _check(name, value))
+        given = compression.only('the backend "thc"', "min_size").given()
+        told: dict[str, Any] = {name: _read(name) for name in VARIABLES if name not in given}
+        usual = told.pop("everywhere")
+        self.everywhere: int = usual if everywhere is None else everywhere
+        if self.everywhere not in (0, 1):
+            raise ConfigError(f"everywhere is {self.everywhere!r}: give 0 or 1")
+        self.compression = replace(compression, **told)
 
-    def numbers(self) -> list[int]:
+    def numbers(self) -> dict[str, int]:
         """All of them, for other ranks to compare with theirs."""
-        return [-1 if value is None else value for value in self._values().values()]
-
-    def _values(self) -> dict[str, int | None]:
-        return {name: getattr(self, name) for name in VARIABLES}
+        found = {name: getattr(self.compression, name) for name in ("lane", "bits", "block", "min_size")} | {"everywhere": self.everywhere}
+        return {name: -1 if value is None else value for name, value in found.items()}
 
     def __repr__(self) -> str:
-        return f"Options({', '.join(f'{name}={value}' for name, value in self._values().items())})"
+        return f"Options({', '.join(f'{name}={value}' for name, value in self.numbers().items())})"
 
 
-def _check(name: str, given: Any) -> int | None:
-    """An option that is given, or from the environment, or the default, within its bounds."""
-    said, value = name, given
-    if given is None:
-        text = os.environ.get(VARIABLES[name])
-        if text is None:
-            return _DEFAULTS[name]
-        said = VARIABLES[name]
-        try:
-            value = int(text)
-        except ValueError:
-            raise ConfigError(f"{said} is {text!r}: it must be a whole number") from None
-    least, most = _BOUNDS[name]
-    if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
-        allowed = f"from {least} to {most}" if most is not None else f"of at least {least}"
-        what = ", how many compressed all-reduces a step has, or 0" if name == "feedback" else ""
-        raise ConfigError(f"{said} is {value!r}: give a whole number {allowed}{what}")
-    return value
+def _read(name: str) -> int | None:
+    """An option from the environment, or its default."""
+    text = os.environ.get(VARIABLES[name])
+    if text is None:
+        return _DEFAULTS[name]
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"{VARIABLES[name]} is {text!r}: it must be a whole number") from None
 
 
 class exact(contextlib.ContextDecorator):  # noqa: N801 - used like a function

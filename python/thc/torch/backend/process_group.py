@@ -13,7 +13,7 @@ from thc import environment
 from thc.errors import ConfigError
 from thc.stats import Stats
 from thc.torch.backend.beneath import register_backends
-from thc.torch.backend.options import VARIABLES, Options, exact
+from thc.torch.backend.options import Options, exact
 from thc.torch.backend.sums import DTYPES, Sums
 from thc.torch.backend.work import JointWork, work_that_ends
 
@@ -36,24 +36,25 @@ class ThcProcessGroup(dist.ProcessGroup):
             if not hasattr(dist, "ProcessGroupNCCL") or not isinstance(options, dist.ProcessGroupNCCL.Options):
                 raise ConfigError(f'options of type {type(options).__name__}: a process group of the backend "thc" takes thc.torch.backend.Options')
             nccl_options, options = options, None
-        self._compression: Options = options or Options()
-        if (1 << self._compression.lane) - 1 < size:
-            raise ConfigError(f"lanes of {self._compression.lane} bits do not hold sums of {size} ranks: give a wider lane")
+        self._options: Options = options or Options()
         if environment.is_configured():
             log.warning('the backend "thc" uses no parameter server, also where the environment names one: thc.torch.wrap does')
         self._store, self._timeout = store, timeout
-        # Calls through a group of its own come to gloo and NCCL without coming here again.
+        # Caller through a group of its own come to gloo and NCCL without coming here again.
         self._beneath = dist.ProcessGroup(store, rank, size)
         register_backends([self, self._beneath], store, rank, size, timeout, nccl_options)
         self._compare_options()
+        if (1 << (self._options.compression.lane or 8)) - 1 < size:
+            raise ConfigError(f"lanes of {self._options.compression.lane} bits do not hold sums of {size} ranks: give a wider lane")
         self._sums: Sums | None = None
 
     def _compare_options(self) -> None:
-        mine = torch.tensor(self._compression.numbers())
+        numbers = self._options.numbers()
+        mine = torch.tensor([*numbers.values()])
         every = [torch.empty_like(mine) for _ in range(self.size())]
         self._beneath.allgather([every], [mine]).wait()
         for rank, theirs in enumerate(every):
-            for name, here, there in zip(VARIABLES, mine.tolist(), theirs.tolist()):
+            for name, here, there in zip(numbers, mine.tolist(), theirs.tolist()):
                 if here != there:
                     raise ConfigError(f"{name} is {here} here and {there} on rank {rank}: give all ranks the same")
 
@@ -64,12 +65,12 @@ class ThcProcessGroup(dist.ProcessGroup):
         """Whether the all-reduce of a tensor is compressed: the same on all ranks that call alike."""
         return (
             tensor.dtype in DTYPES
-            and tensor.numel() >= self._compression.smallest
+            and tensor.numel() >= self._options.compression.min_size
             and tensor.layout == torch.strided
             and tensor.device.type in ("cpu", "cuda")
             and (op == dist.ReduceOp.SUM or op == dist.ReduceOp.AVG)
             and self.size() > 1
-            and (bool(self._compression.everywhere) or _in_backward())
+            and (bool(self._options.everywhere) or _in_backward())
             and not exact.depth
         )
 
@@ -93,7 +94,7 @@ class ThcProcessGroup(dist.ProcessGroup):
 
     def _add_up(self, tensor: torch.Tensor, op: Any) -> Any:
         if self._sums is None:
-            self._sums = Sums(self, dist.PrefixStore("thc", self._store), self._timeout, self._compression)
+            self._sums = Sums(self, dist.PrefixStore("thc", self._store), self._timeout, self._options.compression)
         return self._sums.add_up(tensor, op == dist.ReduceOp.AVG)
 
     def stats(self) -> Stats | None:

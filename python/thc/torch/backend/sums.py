@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.distributed as dist
 
 from thc import errors
 from thc.stats import Stats
 from thc.torch.backend.beneath import gloo_group
-from thc.torch.backend.options import Options
-from thc.torch.backend.staging import Staging
 from thc.torch.backend.work import SumWork
 from thc.torch.collective import CollectiveGroup
 from thc.torch.engine.pipeline import Pipeline
+from thc.torch.options import Compression
 
-__all__ = ["DTYPES", "Sums"]
+__all__ = ["DTYPES", "Staging", "Sums"]
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 """Types of tensors that are compressed. Ranks tell each other their places in this list."""
@@ -28,9 +30,9 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 class _Lanes(CollectiveGroup):
     """Sums in lanes through gloo on stores of their own, rather than through process groups that torch lists."""
 
-    def __init__(self, process_group: Any, made: Sequence[Any], options: Options) -> None:
+    def __init__(self, process_group: Any, made: Sequence[Any], compression: Compression) -> None:
         self._made = list(made)
-        super().__init__(process_group, lane=options.lane, bits=options.bits, block=options.block)
+        super().__init__(process_group, compression)
 
     def _place(self, process_group: Any) -> tuple[int, int, bool]:
         # torch's list of process groups need not have it.
@@ -40,32 +42,14 @@ class _Lanes(CollectiveGroup):
         return self._made
 
 
-class _Feedback:
-    """Which calls share error feedback. All methods are the sequencer's."""
-
-    def __init__(self, lanes: CollectiveGroup) -> None:
-        self._lanes = lanes
-        self._kept: dict[int, tuple[int, SumWork]] = {}
-        """By key: the length of what is kept, and the last call that uses it."""
-
-    def prepare(self, key: int, length: int, work: SumWork) -> None:
-        """Before a call: no other one uses its key, and what is kept there is as long."""
-        if key in self._kept:
-            kept, last = self._kept[key]
-            last.over.wait()
-            if kept != length:
-                self._lanes.reset_feedback(key)
-        self._kept[key] = (length, work)
-
-
 class _Call:
     """One all-reduce, as work of a pipeline: the sequencer compares what ranks call, brings the tensor to the host and begins the sum; the store
     thread waits for the sum and stores it."""
 
-    def __init__(self, tensor: torch.Tensor, mean: bool, key: int | None, lanes: CollectiveGroup, feedback: _Feedback, telling: Any) -> None:
+    def __init__(self, tensor: torch.Tensor, mean: bool, lanes: CollectiveGroup, telling: Any) -> None:
         self.work = SumWork(tensor)
         self._staging = Staging(tensor)
-        self._mean, self._key, self._lanes, self._feedback = mean, key, lanes, feedback
+        self._mean, self._lanes = mean, lanes
         self._told = torch.tensor([tensor.numel(), DTYPES.index(tensor.dtype), int(mean)])
         """What this rank calls."""
         self._headers = [torch.empty_like(self._told) for _ in range(lanes.workers)]
@@ -80,10 +64,7 @@ class _Call:
     def begin(self) -> bool:
         try:
             self._compare()
-            host = self._staging.fetch()
-            if self._key is not None:
-                self._feedback.prepare(self._key, host.size, self.work)
-            self._handle = self._lanes.allreduce_async(host, feedback=self._key)
+            self._handle = self._lanes.allreduce_async(self._staging.fetch())
         except BaseException as error:  # told by wait
             self.work.fail(error)
         return self._handle is not None
@@ -129,26 +110,22 @@ class Sums:
     The caller tells the other ranks what it calls, and a pipeline does the rest. So an all-reduce returns at once, and several are under way.
     """
 
-    def __init__(self, process_group: Any, store: Any, timeout: timedelta, options: Options) -> None:
+    def __init__(self, process_group: Any, store: Any, timeout: timedelta, compression: Compression) -> None:
         rank, size = process_group.rank(), process_group.size()
 
         def group(name: str) -> Any:
             return gloo_group(dist.PrefixStore(name, store), rank, size, timeout)
 
-        # Calls may be told while norms of earlier ones travel, and these beside words: in groups of their own they cannot meet.
+        # Caller may be told while norms of earlier ones travel, and these beside words: in groups of their own they cannot meet.
         self._telling = group("calls")
         carriers = [group("norms"), group("words")]
         self._groups = [self._telling, *carriers]
-        self._lanes = _Lanes(process_group, carriers, options)
-        self._cycle, self._calls = options.feedback, 0
-        self._feedback = _Feedback(self._lanes)
+        self._lanes = _Lanes(process_group, carriers, compression)
         self._pipeline = Pipeline()
 
     def add_up(self, tensor: torch.Tensor, mean: bool) -> SumWork:
         """Begins to replace a tensor by the sum over all ranks, or by the mean."""
-        key = self._calls % self._cycle if self._cycle else None
-        self._calls += 1
-        call = _Call(tensor, mean, key, self._lanes, self._feedback, self._telling)
+        call = _Call(tensor, mean, self._lanes, self._telling)
         self._pipeline.put(call)
         return call.work
 
@@ -165,3 +142,68 @@ class Sums:
 def _describe(header: torch.Tensor) -> str:
     length, dtype, mean = header.tolist()
     return f"{length} {DTYPES[dtype]} by {'AVG' if mean else 'SUM'}"
+
+
+_streams = threading.local()
+"""The streams of each thread, one for each device."""
+
+
+def _stream(device: torch.device) -> Any:
+    made: dict[torch.device, Any] | None = getattr(_streams, "made", None)
+    if made is None:
+        made = _streams.made = {}
+    if device not in made:
+        made[device] = torch.cuda.Stream(device)
+    return made[device]
+
+
+class Staging:
+    """Where the library compresses a tensor: the tensor itself if it is f32 on the CPU, or a copy.
+
+    On a GPU the copies run on streams of their own: that to the host behind what the caller's stream has to do when this is made, and that
+    back behind it, since the host waits for the first before there is anything to bring back.
+    """
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor.detach()
+        self._flat: torch.Tensor | None = None
+        self._ready: Any = None
+        if tensor.device.type == "cuda":
+            self._ready = torch.cuda.Event()
+            self._ready.record(torch.cuda.current_stream(tensor.device))
+
+    def fetch(self) -> npt.NDArray[np.float32]:
+        """The numbers on the host, to be worked on in place."""
+        if self._ready is None:
+            flat = self._tensor.reshape(-1).float()
+        else:
+            device = self._tensor.device
+            stream = _stream(device)
+            with torch.cuda.device(device), torch.cuda.stream(stream):
+                stream.wait_event(self._ready)
+                pinned = torch.empty(self._tensor.shape, dtype=self._tensor.dtype, pin_memory=True)
+                pinned.copy_(self._tensor, non_blocking=True)
+                self._tensor.record_stream(stream)
+            stream.synchronize()
+            flat = pinned.reshape(-1).float()
+        self._flat = flat
+        found: npt.NDArray[np.float32] = flat.numpy()
+        return found
+
+    def store(self, factor: float, then: Callable[[], None]) -> None:
+        """Puts the numbers back, multiplied, and calls ``then`` on the stream on which they are stored."""
+        assert self._flat is not None
+        if factor != 1.0:
+            self._flat.mul_(factor)
+        found = self._flat.view(self._tensor.shape)
+        if self._ready is None:
+            if found.data_ptr() != self._tensor.data_ptr():
+                self._tensor.copy_(found)
+            then()
+            return
+        device = self._tensor.device
+        stream = _stream(device)
+        with torch.cuda.device(device), torch.cuda.stream(stream):
+            self._tensor.copy_(found.to(self._tensor.dtype).pin_memory(), non_blocking=True)
+            self._tensor.record_stream(stream)
+            then()

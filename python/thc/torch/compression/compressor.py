@@ -9,12 +9,10 @@ import torch
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.compression.accuracy import Accuracy
-from thc.torch.engine.bucket import Bucket, is_finite
+from thc.torch.engine.bucket import Bucket, PendingCalls
 from thc.torch.compression.feedback import FeedbackStore
-from thc.torch.compression.flight import Flight, Over
 from thc.torch.compression.layout import Layout, scatter
-from thc.torch.engine.options import Options
-from thc.torch.ranks.peers import Peers
+from thc.torch.options import Options
 
 __all__ = ["Compressor", "HostCompressor"]
 
@@ -35,15 +33,15 @@ class Compressor(Protocol):
     def fetch(self, bucket: Bucket) -> Any:
         """Brings the bucket to where it is compressed; the buffer stays as it is."""
 
-    def submit(self, bucket: Bucket, fetched: Any, step: int, wait: bool) -> Flight:
+    def submit(self, bucket: Bucket, fetched: Any, step: int, wait: bool) -> PendingCalls:
         """Begins the bucket's calls. With ``wait`` they are over on return, which saves copies. Errors of calls are for :meth:`store`
         to tell."""
 
-    def store(self, bucket: Bucket, fetched: Any, flight: Flight) -> bool:
+    def store(self, bucket: Bucket, fetched: Any, pending: PendingCalls) -> bool:
         """Waits for the calls, and puts the mean into the bucket's buffer: NaNs if some rank's gradients were not finite. Whether all
         were. Raises what a call raised."""
 
-    def stand_in(self, bucket: Bucket, error: errors.ThcError) -> tuple[Any, Flight] | None:
+    def stand_in(self, bucket: Bucket, error: errors.ThcError) -> tuple[Any, PendingCalls] | None:
         """In place of :meth:`fetch` and :meth:`submit` on a rank that has lost the server: what others wait for, without a call; :meth:`store` raises
         the error. Nothing where a bucket needs nobody."""
 
@@ -59,8 +57,8 @@ class HostCompressor:
 
     queues = False
 
-    def __init__(self, group: BaseGroup, options: Options, peers: Peers) -> None:
-        self._group, self._options, self._peers = group, options, peers
+    def __init__(self, group: BaseGroup, options: Options) -> None:
+        self._group, self._options = group, options
         self.feedback = FeedbackStore(group)
         self._accuracy = Accuracy(options.check_accuracy, group) if options.check_accuracy is not None else None
         self._fetching: Any = None
@@ -89,8 +87,8 @@ class HostCompressor:
             self._fetching.synchronize()
         return staging
 
-    def store(self, bucket: Bucket, fetched: torch.Tensor, flight: Flight) -> bool:
-        finite = flight.land()
+    def store(self, bucket: Bucket, fetched: torch.Tensor, pending: PendingCalls) -> bool:
+        finite = pending.wait()
         if not finite:
             fetched.fill_(float("nan"))
         if fetched is bucket.buffer:
@@ -107,7 +105,7 @@ class HostCompressor:
             self._storing.synchronize()
         return finite
 
-    def stand_in(self, bucket: Bucket, error: errors.ThcError) -> tuple[Any, Flight] | None:
+    def stand_in(self, bucket: Bucket, error: errors.ThcError) -> tuple[Any, PendingCalls] | None:
         return None
 
     def gather(self, end: int | None = None) -> None:
@@ -116,63 +114,55 @@ class HostCompressor:
     def first_apart(self) -> int | None:
         return None
 
-    # Calls.
+    # Caller.
 
-    def submit(self, bucket: Bucket, fetched: torch.Tensor, step: int, wait: bool) -> Flight:
-        flight, layout = Flight(), bucket.layout
-        exact = self._exactly(flight, bucket, fetched, step)
+    def submit(self, bucket: Bucket, fetched: torch.Tensor, step: int, wait: bool) -> PendingCalls:
+        pending, layout = PendingCalls(), bucket.layout
+        exact = self._exactly(pending, bucket, fetched, step)
         if step < self._options.warmup or not layout.kept:
-            self._submit_uncompressed(flight, fetched, wait)
+            self.call(pending, fetched, wait, mode="raw")
         elif bucket.sender is not None:
-            bucket.sender.send(self, flight, bucket, fetched, step, wait)
+            bucket.sender.send(self, pending, bucket, fetched, step, wait)
         else:
-            self._submit_compressed(flight, layout, fetched, wait)
+            self._submit_compressed(pending, layout, fetched, wait)
         if exact is not None and self._accuracy is not None:
             accuracy, beside = self._accuracy, exact
-            flight.afterwards.append(lambda: accuracy.compare(layout, step, fetched, beside))
-        return flight
+            pending.afterwards.append(lambda: accuracy.compare(layout, step, fetched, beside))
+        return pending
 
-    def _exactly(self, flight: Flight, bucket: Bucket, fetched: torch.Tensor, step: int) -> torch.Tensor | None:
+    def _exactly(self, pending: PendingCalls, bucket: Bucket, fetched: torch.Tensor, step: int) -> torch.Tensor | None:
         """Begins the call of a bucket's exact mean, if it is to be checked."""
         if self._accuracy is None or not self._accuracy.is_due(step, bucket.index):
             return None
         if step < self._options.warmup or (bucket.sender is not None and bucket.sender.is_trial):
             return None
         exact = fetched.detach().to(torch.float32, copy=True)
-        self.call(flight, exact, False, plan=self._accuracy.plan(bucket.layout))
+        self.call(pending, exact, False, plan=self._accuracy.plan(bucket.layout))
         return exact
 
-    def call(self, flight: Flight, data: torch.Tensor, wait: bool, **options: Any) -> None:
+    def call(self, pending: PendingCalls, data: torch.Tensor, wait: bool, **options: Any) -> None:
         work = self._group.allreduce if wait else self._group.allreduce_async
-        flight.call(lambda: work(data.numpy(), **options), wait)
+        pending.call(lambda: work(data.numpy(), **options), wait)
 
-    def _submit_uncompressed(self, flight: Flight, data: torch.Tensor, wait: bool) -> None:
-        if self._options.uncompressed == "raw":
-            self.call(flight, data, wait, mode="raw")
-            return
-        self._peers.mean(data)
-        if not is_finite(data):
-            flight.handles.append(Over(errors.NonFiniteError("not finite on some rank")))
-
-    def _submit_compressed(self, flight: Flight, layout: Layout, data: torch.Tensor, wait: bool) -> None:
+    def _submit_compressed(self, pending: PendingCalls, layout: Layout, data: torch.Tensor, wait: bool) -> None:
         key = self.key(layout)
         if not layout.aside:
-            self._send(flight, layout, data, wait, key)
+            self._send(pending, layout, data, wait, key)
             return
         aside = torch.cat([data[place] for place in layout.aside])
-        self._submit_uncompressed(flight, aside, wait=False)
+        self.call(pending, aside, False, mode="raw")
         if layout.gathers:
             kept = torch.cat([data[place] for place in layout.kept])
-            self._send(flight, layout, kept, wait, key)
-            flight.afterwards.append(lambda: scatter(kept, data, layout.kept))
+            self._send(pending, layout, kept, wait, key)
+            pending.afterwards.append(lambda: scatter(kept, data, layout.kept))
         else:
             for place in layout.aside:
                 data[place] = 0.0
-            self._send(flight, layout, data, wait, key)
-        flight.afterwards.append(lambda: scatter(aside, data, layout.aside))
+            self._send(pending, layout, data, wait, key)
+        pending.afterwards.append(lambda: scatter(aside, data, layout.aside))
 
-    def _send(self, flight: Flight, layout: Layout, data: torch.Tensor, wait: bool, key: int | None) -> None:
-        self.call(flight, data, wait, feedback=key, plan=layout.spans(self._group.tables[0].id))
+    def _send(self, pending: PendingCalls, layout: Layout, data: torch.Tensor, wait: bool, key: int | None) -> None:
+        self.call(pending, data, wait, feedback=key, plan=layout.spans(self._group.tables[0].id))
 
     def key(self, layout: Layout) -> int | None:
         """Under which the bucket's error feedback is kept."""

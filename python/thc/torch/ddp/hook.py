@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,36 +11,30 @@ import torch.distributed as dist
 
 from thc import errors
 from thc.base_group import BaseGroup
-from thc.torch.adapt.options import Adapt
 from thc.torch.adapt.adaptive import Adaptive
 from thc.torch.ddp.comparing import Comparing, Comparison
-from thc.torch.ddp.buckets import Buckets, check_one_device
-from thc.torch.ddp.delivery import Delivery, Verdict
-from thc.torch.ddp.passes import Passes
+from thc.torch.ddp.buckets import Buckets, Passes, check_one_device
+from thc.torch.ddp.future import BucketFuture, PassError
 from thc.torch.engine.bucket import Arrival, Bucket
 from thc.torch.engine.engine import Adapter, Engine
-from thc.torch.joining import falls_back, scope_of
+from thc.torch.joining import scope_of
 from thc.torch.loops.optimizer_step import replace_step
-from thc.torch.engine.options import Options, check_shares, feeds_back
-from thc.torch.ranks.alike import compare_options
+from thc.torch.options import Compression, Options
 from thc.torch.ranks.lone import LoneGroup
 from thc.torch.ranks.peers import Peers
 from thc.torch.adapt.plan import Plan
 from thc.torch.names import named_parameters
 from thc.torch.hosts.rails import RailGroup
 
-__all__ = ["Hook", "check_options", "hook"]
+__all__ = ["Hook", "check_model", "check_rails"]
 
 
 class Hook(Adapter):
-    """A communication hook of DDP. ``ddp.register_comm_hook(hook.state, hook.fn)`` registers it; :func:`thc.torch.wrap`
-    does so itself."""
+    """What averages the gradients of a model: :func:`thc.torch.hook_of` finds it, :meth:`thc.torch.State.connect` makes it."""
 
-    def __init__(
-        self, group: BaseGroup, model: torch.nn.Module | None, process_group: Any, options: Options
-    ) -> None:
-        _check(group, model, process_group, options)
-        compare_options({each.name: getattr(options, each.name) for each in dataclasses.fields(options)}, process_group)
+    def __init__(self, group: BaseGroup, model: torch.nn.Module | None, process_group: Any, options: Options) -> None:
+        if isinstance(group, RailGroup):
+            check_rails(options)
         self.peers = peers = Peers(process_group)
         """Process groups of this hook's own."""
         self._comparing = None
@@ -58,7 +50,7 @@ class Hook(Adapter):
         """Whether ranks compare their parameters now and then."""
         self.begun = 0
         """Backward passes whose last bucket has come."""
-        self._passes, self._verdict = Passes(model), Verdict()
+        self._passes, self._pass_error = Passes(model), PassError()
         super().__init__(Engine(group, options, peers))
         self.adaptive: Adaptive | None = None
         """With ``adapt``: its threshold, the times of this rank's warm-up, the seconds that it took."""
@@ -99,26 +91,16 @@ class Hook(Adapter):
         """With ``only_if_faster``: what steps have taken, and what came of it; the same on all ranks. Nothing before it is known."""
         return None if self._comparing is None else self._comparing.last
 
-    @property
-    def state(self) -> Hook:
-        """The first argument of ``register_comm_hook``."""
-        return self
-
-    @property
-    def fn(self) -> Callable[[Hook, Any], torch.futures.Future[torch.Tensor]]:
-        """The second argument of ``register_comm_hook``."""
-        return thc_hook
-
     # What DDP calls, on a thread of autograd.
 
     def start(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         """Takes a bucket and returns a future of its mean."""
         index, skips = self._passes.number(bucket), self._passes.skips
         if index == 0:
-            self._verdict.begin()
-        delivery = Delivery(bucket.buffer(), self._verdict, bucket.is_last(), self._end_pass if skips and index == 0 else None)
+            self._pass_error.begin()
+        future = BucketFuture(bucket.buffer(), self._pass_error, bucket.is_last(), self._end_pass if skips and index == 0 else None)
         try:
-            if skips and not delivery.in_backward:
+            if skips and not future.in_backward:
                 raise errors.ConfigError("skip_all_reduce_unused_params and DDP.join(): nothing tells where a step ends: leave one of them out")
             if self._passes.is_finalized_by_hand:
                 raise errors.ConfigError(
@@ -129,19 +111,19 @@ class Hook(Adapter):
                 raise errors.ConfigError("a CUDA graph is being captured: what it replays would average nothing; capture the passes without this hook")
             if self._closed:
                 raise errors.ClosedError("this model's hook has been closed: wrap a new DistributedDataParallel")
-            self._start(bucket, index, delivery)
+            self._start(bucket, index, future)
         except Exception as error:
             # Raised from here it would leave DDP half-way, for good.
-            delivery.set_result(error)
-        return delivery.future
+            future.set_result(error)
+        return future.future
 
-    def _start(self, given: Any, index: int, delivery: Delivery) -> None:
+    def _start(self, given: Any, index: int, future: BucketFuture) -> None:
         engine = self.engine
         if index == 0:
             self._plain = isinstance(self.group, LoneGroup) or self._comparing is not None and not self.fallback_active and self._comparing.next()
         keeps = engine.fallback.is_enabled and not self.fallback_active and not self._plain
         is_last = given.is_last() and not self._passes.skips
-        bucket = self._buckets.make(given, index, is_last, delivery, keeps, any(part.one_call for part in engine.parts))
+        bucket = self._buckets.make(given, index, is_last, future, keeps, any(part.one_call for part in engine.parts))
         self._put(bucket)
 
     def _end_pass(self) -> None:
@@ -152,7 +134,7 @@ class Hook(Adapter):
             arrival.wait()
         except Exception as error:
             # DDP has work of its own to do first.
-            self._verdict.fail(error)
+            self._pass_error.fail(error)
 
     def _put(self, bucket: Bucket) -> None:
         engine = self.engine
@@ -173,7 +155,7 @@ class Hook(Adapter):
         call this between the same steps."""
         adaptive = self.adaptive
         if adaptive is None:
-            raise errors.ConfigError("this hook does not adapt: make it with adapt=True")
+            raise errors.ConfigError("this hook does not adapt: give it Compression(adapt=thc.torch.Adapt())")
         self.engine.ask(lambda: adaptive.restart(self.steps))
 
     def close(self) -> None:
@@ -195,22 +177,14 @@ class Hook(Adapter):
         unguarded = replace_step(optimizer, lambda *args, **kwargs: None if self.skipped else unguarded(*args, **kwargs))
         return optimizer
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Hook:
-        # A DistributedDataParallel that is copied lists its hook, which averages nothing of the copy's.
-        return self
-
-    def __reduce__(self) -> Any:
-        # One that is pickled does so, too, and what it becomes has none.
-        return type(None), ()
-
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint, on every rank its own: steps, error feedback by parameter, and with ``adapt`` the choices. For what writes one checkpoint
         of all ranks, as ``torch.distributed.checkpoint`` does, there is :class:`thc.torch.Checkpoint`."""
-        return self.engine.own_state()
+        return self.engine.state_dict() | ({} if self.is_alike else {"rank": dist.get_rank()})
 
     def blank_feedback(self) -> dict[str, torch.Tensor]:
         """Error feedback as a checkpoint has it, of zeros; nothing where a rank has shares of parameters."""
-        return self._buckets.blank_feedback() if self.options.feedback and self.engine.carrier.shares is None else {}
+        return self._buckets.blank_feedback() if self.options.feedback and self.engine.selector.shares is None else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where :meth:`state_dict` was called, also if buckets are others now. All ranks call it between the same steps, each
@@ -222,111 +196,26 @@ class Hook(Adapter):
     @property
     def is_alike(self) -> bool:
         """Whether :meth:`state_dict` is the same on all ranks."""
-        return self.engine.is_alike
+        return not self.options.feedback
 
     def reset_feedback(self) -> None:
         """Forgets all error feedback, as for a new training run."""
-        self.engine.reset_feedback()
+        self.engine.ask(self.engine.selector.compressor.feedback.reset)
 
 
-def _check(group: BaseGroup, model: torch.nn.Module | None, process_group: Any, options: Options) -> None:
-    """Refuses what does not go together."""
-    ranks = dist.get_world_size(process_group)
-    if ranks != group.workers:
-        raise errors.ConfigError(
-            f"the process group has {ranks} ranks, but the THC job {group.workers} workers: "
-            "they must be the same processes"
-        )
-    for option, wanted in (("exclude", options.exclude), ("adapt", options.adapt), ("check_accuracy", options.check_accuracy)):
+def check_model(model: torch.nn.Module | None, compression: Compression, exclude: Sequence[str], device: str) -> None:
+    """Refuses options that do not go with a model, for which there is no group yet."""
+    Buckets(model, Options(exclude=exclude, device=device, min_size=compression.min_size), "")
+    for option, wanted in (("exclude", exclude), ("adapt", compression.adapt), ("check_accuracy", compression.check_accuracy)):
         if wanted and model is None:
-            raise errors.ConfigError(f"{option} names parameters: give the hook the model, too")
-    if isinstance(group, RailGroup):
-        check_shares(options.adapt, options.uncompressed, options.only_if_faster)
-    if getattr(model, "skip_all_reduce_unused_params", False) and options.adapt is not None:
+            raise errors.ConfigError(f"{option} names parameters: give the state the model, too")
+    if getattr(model, "skip_all_reduce_unused_params", False) and compression.adapt is not None:
         raise errors.ConfigError("adapt needs all buckets in every step: leave skip_all_reduce_unused_params out")
-    if options.adapt is not None and options.uncompressed != "raw":
-        raise errors.ConfigError('adapt sends what is not compressed in the same call: leave uncompressed="process-group" out')
     check_one_device({str(p.device) for p in model.parameters() if p.requires_grad} if model is not None else set())
 
 
-def check_options(ddp: torch.nn.Module, given: Mapping[str, Any]) -> None:
-    """Refuses options of a hook for which there is no group yet. What depends on the group's job is left to :func:`hook`."""
-    unknown = sorted(given.keys() - inspect.signature(hook).parameters.keys())
-    if unknown:
-        raise TypeError(f"wrap() got unknown options: {', '.join(unknown)}")
-    options = _read(given, feedback=given.get("feedback") is not False, fallback=given.get("fallback") is not False)
-    Buckets(ddp, options, "")
-    check_one_device({str(p.device) for p in ddp.parameters() if p.requires_grad})
-
-
-def _read(given: Mapping[str, Any], **noise: Any) -> Options:
-    """Options as they are used."""
-    exclude = given.get("exclude", ())
-    kept = {**given, "exclude": (exclude,) if isinstance(exclude, str) else tuple(exclude), "adapt": Adapt.read(given.get("adapt"))}
-    return Options(**{**kept, **noise})
-
-
-def thc_hook(state, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text
-    """The function that DDP calls."""
-    return state.start(bucket)
-
-
-def hook(
-    group: BaseGroup,
-    model: torch.nn.Module | None = None,
-    process_group: Any = None,
-    *,
-    warmup: int = 0,
-    min_size: int = 0,
-    exclude: Sequence[str] = (),
-    uncompressed: str = "raw",
-    feedback: bool | None = None,
-    nonfinite: str = "nan",
-    fallback: bool | None = None,
-    adapt: Adapt | Mapping[str, Any] | bool | None = None,
-    device: str = "auto",
-    check_accuracy: int | None = None,
-    only_if_faster: bool | int = False,
-) -> Hook:
-    """A communication hook for ``DistributedDataParallel``; all ranks must make it, in the same order.
-
-    ``model`` is the DDP object or the module in it: with it, parameters have their names in
-    ``exclude`` and in checkpoints. ``process_group`` is the one that DDP has. Options:
-
-    - ``warmup``: so many first steps are averaged without compression.
-    - ``min_size``: parameters of fewer coordinates are not compressed.
-    - ``exclude``: nor are those with these names, or names that match, like ``"*.bias"``.
-    - ``uncompressed``: how what is not compressed travels: ``"raw"``, through the parameter server as
-      32-bit integers, or ``"process-group"``.
-    - ``feedback``: whether what compression loses is added to the next step's gradients, as in the THC paper. By default it is with ``adapt``,
-      which chooses fewer bits, and where packets or ranks may be missing from a mean.
-    - ``nonfinite``: what DDP gets if some rank's gradient has a NaN or an infinity: ``"nan"``, NaNs in that bucket on
-      all ranks, as without the hook and as a ``GradScaler`` needs it; or ``"zero"``, zeros everywhere. Either way
-      :attr:`Hook.skipped` tells, and :meth:`Hook.guard` makes an optimizer skip such steps.
-    - ``fallback``: whether training goes on through the process group when the parameter server is lost, as it does by default where
-      there is a server. It costs one packet each way per step.
-    - ``adapt``: ``True``, or a :class:`thc.torch.Adapt` (or its options as a dictionary): whether and how each tensor is compressed
-      is chosen while training, on all ranks alike. :attr:`Hook.plan` shows it.
-    - ``device``: where gradients are compressed; the bits are the same. ``"auto"``: those on a GPU there, by kernels in Triton, if
-      Triton is installed; otherwise on the CPU, by the library. Or ``"cpu"``, ``"triton"``. Ranks may differ. :attr:`Hook.device` and
-      :meth:`thc.Group.stats` tell what it came to, and why.
-    - ``check_accuracy``: every so many steps one bucket in turn is averaged exactly, too, which costs that step what the bucket takes
-      as 32-bit integers. The NMSE of each parameter's mean is in :attr:`Hook.accuracy`, :attr:`thc.Stats.nmse` and metrics; over 0.1
-      there is a warning that names the parameter. Off by default.
-    - ``only_if_faster``: after the first steps twelve take turns with compression and without, through the process group. If those without are
-      shorter, gradients travel without from then on, as if there were no hook. A number: compared again every so many steps.
-      :attr:`Hook.comparison` tells. Off by default, for which way a step goes follows from times, and so results do.
-    """
-    given = {
-        "warmup": warmup,
-        "min_size": min_size,
-        "exclude": exclude,
-        "uncompressed": uncompressed,
-        "nonfinite": nonfinite,
-        "adapt": adapt,
-        "device": device,
-        "check_accuracy": check_accuracy,
-        "only_if_faster": only_if_faster,
-    }
-    feeds = feeds_back(group, feedback, bool(adapt))
-    return Hook(group, model, process_group, _read(given, feedback=feeds, fallback=falls_back(group, fallback)))
+def check_rails(compression: Compression) -> None:
+    """Refuses options that need whole parameters, where each rank of a host has a share of the host's mean."""
+    for option in ("adapt", "only_if_faster"):
+        if getattr(compression, option):
+            raise errors.ConfigError(f"rails and {option}: a rank averages shares of parameters, not whole ones: leave one of them out")

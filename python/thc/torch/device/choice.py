@@ -12,7 +12,7 @@ import torch
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.collective import CollectiveGroup
-from thc.torch.engine.options import KERNELS, Options
+from thc.torch.options import KERNELS, Options
 from thc.torch.ranks.lone import LoneGroup
 
 __all__ = ["ON_CPU", "Choice", "choose"]
@@ -20,7 +20,7 @@ __all__ = ["ON_CPU", "Choice", "choose"]
 
 @dataclass(frozen=True)
 class Choice:
-    """What ``device`` of :func:`thc.torch.hook` has come to for a device."""
+    """What the option ``device`` has come to for a device."""
 
     where: str
     """``"cpu"`` or ``"triton"``: by the library on the CPU, or where the gradients are, by kernels in Triton."""

@@ -48,7 +48,7 @@ class DeviceCodec(DeviceContext):
     ) -> Call:
         """Starts an all-reduce of a tensor of f32, f16 or bf16, one-dimensional and contiguous: the norms are on their way to the
         host when it returns. ``ready`` is an event after which the tensor is there; without, it is on the current stream. Other
-        parameters: see :meth:`thc.Group.allreduce`. Calls must be begun, submitted and finished in the same order on all ranks,
+        parameters: see :meth:`thc.Group.allreduce`. Caller must be begun, submitted and finished in the same order on all ranks,
         and nobody may use the tensor until the call is finished."""
         spans, feedback = self._spans(x, feedback, plan, mode)
         return self.calls(self, self.cut(spans), x, feedback, ready)

@@ -9,14 +9,12 @@ from typing import Any
 import torch
 
 from thc.base_group import BaseGroup
-from thc.torch.engine.bucket import Bucket
+from thc.torch.engine.bucket import Bucket, PendingCalls
 from thc.torch.compression.compressor import HostCompressor
 from thc.torch.device.call import Call
 from thc.torch.device.codec import DeviceCodec
 from thc.torch.compression.feedback import FeedbackStore
-from thc.torch.compression.flight import Flight
-from thc.torch.engine.options import Options
-from thc.torch.ranks.peers import Peers
+from thc.torch.options import Options
 
 __all__ = ["DeviceCompressor"]
 
@@ -59,8 +57,8 @@ class DeviceCompressor(HostCompressor):
     indices and sums. Norms of a bucket are taken when it is begun, on the sequencer; its indices follow from a thread of their own; the
     store thread has the mean computed."""
 
-    def __init__(self, group: BaseGroup, options: Options, peers: Peers, codec: DeviceCodec) -> None:
-        super().__init__(group, options, peers)
+    def __init__(self, group: BaseGroup, options: Options, codec: DeviceCodec) -> None:
+        super().__init__(group, options)
         self._codec = codec
         self.feedback = FeedbackStore(codec.feedback)
         self._feeder = _Feeder()
@@ -73,18 +71,18 @@ class DeviceCompressor(HostCompressor):
             bucket.buffer.record_stream(self._codec.stream)
         return bucket.buffer
 
-    def submit(self, bucket: Bucket, fetched: torch.Tensor, step: int, wait: bool) -> Flight:
+    def submit(self, bucket: Bucket, fetched: torch.Tensor, step: int, wait: bool) -> PendingCalls:
         with self._codec.on_stream():
             return super().submit(bucket, fetched, step, wait)
 
-    def store(self, bucket: Bucket, fetched: torch.Tensor, flight: Flight) -> bool:
+    def store(self, bucket: Bucket, fetched: torch.Tensor, pending: PendingCalls) -> bool:
         with self._codec.on_stream():
-            finite = flight.land()
+            finite = pending.wait()
             if not finite:
                 fetched.fill_(float("nan"))
         return finite
 
-    def call(self, flight: Flight, data: torch.Tensor, wait: bool, **options: Any) -> None:
+    def call(self, pending: PendingCalls, data: torch.Tensor, wait: bool, **options: Any) -> None:
         def begin() -> _Landing:
             call = self._codec.begin(data, **options)
             call.submit()
@@ -94,13 +92,4 @@ class DeviceCompressor(HostCompressor):
                 call.finish()
             return _Landing(call)
 
-        flight.call(begin, wait)
-
-    def _submit_uncompressed(self, flight: Flight, data: torch.Tensor, wait: bool) -> None:
-        if self._options.uncompressed == "raw" or data.dtype == torch.float32:
-            super()._submit_uncompressed(flight, data, wait)
-            return
-        # As on the host: the mean of f32, rounded once.
-        whole = data.float()
-        super()._submit_uncompressed(flight, whole, wait)
-        data.copy_(whole)
+        pending.call(begin, wait)

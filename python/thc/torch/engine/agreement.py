@@ -54,8 +54,8 @@ class Wish(enum.Enum):
 class Agreement:
     """One rank's view. ``depth`` is how many buckets may be under way at once, the same on all ranks."""
 
-    def __init__(self, *, fallback: bool, depth: int, holds_all: bool = False) -> None:
-        self._fallback, self._depth, self._holds_all = fallback, depth, holds_all
+    def __init__(self, *, fallback: bool, depth: int) -> None:
+        self._fallback, self._depth = fallback, depth
         self.steps = 0
         """Steps that are over."""
         self.sessions = 1
@@ -107,9 +107,8 @@ class Agreement:
         """A bucket's mean is there. Returns the first bucket that must be kept."""
         if not self.lost:
             self.done = index + 1
-            if not self._holds_all:
-                margin = self._depth if self._fallback and not self.fallback_active else 0
-                self.kept = max(self.kept, self.done - margin)
+            margin = self._depth if self._fallback and not self.fallback_active else 0
+            self.kept = max(self.kept, self.done - margin)
         return self.kept
 
     # The end of a step.

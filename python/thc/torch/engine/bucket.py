@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
-from thc.torch.compression.flight import Flight
+from thc import errors
 from thc.torch.compression.layout import Layout
 
-__all__ = ["Arrival", "Bucket", "Calls", "Promise", "Sender", "in_shape_of", "is_dense", "is_finite"]
+__all__ = ["Arrival", "Bucket", "Caller", "Over", "PendingCalls", "Promise", "Sender", "in_shape_of", "is_dense", "is_finite"]
 
 
 def is_finite(buffer: torch.Tensor) -> bool:
@@ -44,10 +44,10 @@ class Promise(Protocol):
         """Fulfils it, or says why it cannot be. Called once."""
 
 
-class Calls(Protocol):
+class Caller(Protocol):
     """What makes the calls of buckets."""
 
-    def call(self, flight: Flight, data: torch.Tensor, wait: bool, **options: Any) -> None:
+    def call(self, pending: PendingCalls, data: torch.Tensor, wait: bool, **options: Any) -> None:
         """Begins a call, in place; with ``wait`` it is over on return. Options are those of :meth:`thc.Group.allreduce`."""
 
     def key(self, layout: Layout) -> int | None:
@@ -61,7 +61,7 @@ class Sender(Protocol):
     def is_trial(self) -> bool:
         """Whether the calls only try out how buckets could travel, so that the mean's accuracy shows nothing."""
 
-    def send(self, calls: Calls, flight: Flight, bucket: Bucket, data: torch.Tensor, step: int, wait: bool) -> None:
+    def send(self, caller: Caller, pending: PendingCalls, bucket: Bucket, data: torch.Tensor, step: int, wait: bool) -> None:
         """Makes the calls. ``data`` is the bucket where it is compressed."""
 
 
@@ -160,3 +160,53 @@ class Arrival:
         self._set.wait()
         if self._error is not None:
             raise self._error
+
+
+class _Handle(Protocol):
+    def wait(self) -> Any: ...
+
+
+@dataclass
+class Over:
+    """A call that is over."""
+
+    error: BaseException | None = None
+
+    def wait(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+@dataclass
+class PendingCalls:
+    """A bucket's calls, in order, and what is to be done with their means."""
+
+    handles: list[_Handle] = field(default_factory=list)
+    afterwards: list[Callable[[], None]] = field(default_factory=list)
+
+    def call(self, begin: Callable[[], _Handle | Any], wait: bool) -> None:
+        """Begins a call, or makes it."""
+        try:
+            handle = begin()
+        except errors.ThcError as error:
+            self.handles.append(Over(error))
+        else:
+            self.handles.append(Over() if wait else handle)
+
+    def wait(self) -> bool:
+        """Waits for all. Whether all numbers were finite."""
+        finite, failed = True, None
+        for handle in self.handles:
+            try:
+                handle.wait()
+            except (errors.NonFiniteError, errors.NormError):
+                finite = False
+            except BaseException as error:
+                # The first, which others may only follow from.
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        if finite:
+            for work in self.afterwards:
+                work()
+        return finite

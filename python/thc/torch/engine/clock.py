@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from thc.training import Training
+from thc.stats import Training
 
 __all__ = ["Clock", "Span", "StepClock"]
 

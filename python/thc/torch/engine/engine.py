@@ -3,7 +3,7 @@
 An adapter makes buckets of what its framework hands over and puts them into its engine, which has them travel in steps that all ranks have alike:
 
 - A :class:`Pipeline` does the work of all engines of a group, several buckets at a time, on threads of its own.
-- A :class:`Passage` takes one bucket through it: to a :class:`Compressor`, which the :class:`Carrier` chooses by where the bucket is, or to the process
+- A :class:`BucketTask` takes one bucket through it: to a :class:`Compressor`, which the :class:`CompressorSelector` chooses by where the bucket is, or to the process
   group.
 - :class:`Steps` knows which buckets a step has, and ends it as the ``Agreement`` of all ranks wishes.
 - :class:`Fallback` is what ranks do when the server is lost, and when it is back.
@@ -20,13 +20,13 @@ import torch.distributed as dist
 from thc.base_group import BaseGroup
 from thc.errors import ConfigError
 from thc.torch.engine.bucket import Bucket
-from thc.torch.compression.carrier import Carrier
+from thc.torch.compression.selector import CompressorSelector
 from thc.torch.engine.clock import Clock
 from thc.torch.device.choice import Choice
 from thc.torch.engine.fallback import Fallback
-from thc.torch.engine.options import Options
+from thc.torch.options import Options
 from thc.torch.engine.part import EnginePart
-from thc.torch.engine.passage import Passage
+from thc.torch.engine.task import BucketTask
 from thc.torch.ranks.peers import Peers
 from thc.torch.engine.piece import Piece
 from thc.torch.engine.pipeline import pipeline_of
@@ -45,9 +45,9 @@ class Engine:
         self.clock = clock or Clock(group.training)
         self.parts: list[EnginePart] = []
         """What chooses how buckets travel; complete before the first bucket comes, and the same on all ranks."""
-        self.fallback = Fallback(group, options, peers)
-        self.carrier = Carrier(group, options, peers, self.fallback.idle, choice, self.parts)
-        self.steps = Steps(options, self.fallback, self.carrier, self.clock, self.parts)
+        self.fallback = Fallback(group, options.fallback, peers)
+        self.selector = CompressorSelector(group, options, peers, self.fallback.idle, choice, self.parts)
+        self.steps = Steps(options, self.fallback, self.selector, self.clock, self.parts)
         self._pipeline = pipeline_of(group)
         if self.fallback.is_enabled:
             self._pipeline.when_idle(self.fallback)
@@ -56,7 +56,7 @@ class Engine:
 
     def put(self, bucket: Bucket) -> None:
         """Has a bucket averaged after all that was put before it."""
-        self._pipeline.put(Passage(self._pipeline, self.steps, bucket))
+        self._pipeline.put(BucketTask(self._pipeline, self.steps, bucket))
 
     def begin(self, pieces: Sequence[Piece]) -> None:
         """Has pieces averaged: a step of its own, and all ranks have all of it or none."""
@@ -68,42 +68,17 @@ class Engine:
         """Does work on the sequencer, after all that was put before, and returns what it returns or raises."""
         return self._pipeline.ask(work)
 
-    # What all ranks know alike.
-
-    @property
-    def fallback_active(self) -> bool:
-        """Whether the parameter server has been lost and buckets go through the process group."""
-        return self.steps.agreement.fallback_active
-
-    @property
-    def error(self) -> BaseException | None:
-        """Why the parameter server counts as lost, or what ended the work."""
-        return self.fallback.error
-
-    @property
-    def plans(self) -> Sequence[Plan]:
-        """All choices of its parts so far."""
-        return tuple(plan for part in self.parts for plan in part.plans)
-
-    def resume(self) -> bool:
-        """After the server was lost and is back: joins anew. All ranks call it between the same steps; whether it worked, alike on all."""
-        return bool(self.ask(self.steps.resume))
-
     # Checkpoints.
 
     def state_dict(self) -> dict[str, Any]:
         """This rank's steps, error feedback by parameter, and what its parts have to keep. Between steps."""
 
         def save() -> dict[str, Any]:
-            state: dict[str, Any] = {"steps": self.steps.number, "feedback": self.carrier.compressor.feedback.save()}
+            state: dict[str, Any] = {"steps": self.steps.number, "feedback": self.selector.compressor.feedback.save()}
             return state | {part.name: part.state_dict() for part in self.parts if part.name}
 
         found: dict[str, Any] = self.ask(save)
         return found
-
-    def own_state(self) -> dict[str, Any]:
-        """The same, with the rank whose state it is where ranks have different ones."""
-        return self.state_dict() | ({} if self.is_alike else {"rank": dist.get_rank()})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where :meth:`state_dict` was called. Without ``steps`` those are left as they are. Between steps."""
@@ -119,20 +94,11 @@ class Engine:
             for part in self.parts:
                 if part.name in state:
                     part.load_state_dict(state[part.name], step)
-            self.carrier.compressor.feedback.load(state["feedback"])
+            self.selector.compressor.feedback.load(state["feedback"])
             # What ranks agree on when the server is lost counts on by itself: they have done the same steps together, whatever they load.
             self.steps.number = step
 
         self.ask(load)
-
-    @property
-    def is_alike(self) -> bool:
-        """Whether :meth:`state_dict` is the same on all ranks."""
-        return not self.options.feedback
-
-    def reset_feedback(self) -> None:
-        """Forgets all error feedback."""
-        self.ask(self.carrier.compressor.feedback.reset)
 
     # Ranks that need not have every mean.
 
@@ -152,7 +118,7 @@ class Engine:
         def work() -> None:
             self.steps.meet(step, sees_server)
             if behind:
-                self.carrier.compressor.feedback.reset()
+                self.selector.compressor.feedback.reset()
 
         self.ask(work)
 
@@ -171,24 +137,24 @@ class Adapter:
     @property
     def fallback_active(self) -> bool:
         """Whether the parameter server has been lost and means come from the process group."""
-        return self.engine.fallback_active
+        return self.engine.steps.agreement.fallback_active
 
     @property
     def error(self) -> BaseException | None:
         """Why the parameter server counts as lost, or what ended the work."""
-        return self.engine.error
+        return self.engine.fallback.error
 
     @property
     def device(self) -> Choice | None:
         """Where gradients are compressed, and why there; nothing before the first of them."""
-        return self.engine.carrier.choice
+        return self.engine.selector.choice
 
     @property
     def plans(self) -> Sequence[Plan]:
         """All choices so far, with ``adapt``."""
-        return self.engine.plans
+        return tuple(plan for part in self.engine.parts for plan in part.plans)
 
     def resume(self) -> bool:
         """After the parameter server was lost and is back: joins anew and goes on compressed. All ranks must
         call this between the same steps; returns, alike on all, whether it worked."""
-        return self.engine.resume()
+        return bool(self.engine.ask(self.engine.steps.resume))

@@ -10,11 +10,10 @@ from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.engine.agreement import Agreement
 from thc.torch.ranks.departures import Departures
-from thc.torch.ranks.gathering import Gather, Gathering
+from thc.torch.ranks.gathering import Gather, Gathering, shared_store
 from thc.torch.ranks.health import PeerProbe, ServerProbe, StepCounters
-from thc.torch.engine.options import IN_FLIGHT, Options
+from thc.torch.options import IN_FLIGHT
 from thc.torch.ranks.peers import Peers
-from thc.torch.ranks.store import shared_store
 
 __all__ = ["Fallback"]
 
@@ -31,9 +30,9 @@ class Fallback:
     Making one is a collective.
     """
 
-    def __init__(self, group: BaseGroup, options: Options, peers: Peers) -> None:
-        self.group, self.peers, self._options = group, peers, options
-        self.is_enabled = options.fallback
+    def __init__(self, group: BaseGroup, is_enabled: bool, peers: Peers) -> None:
+        self.group, self.peers = group, peers
+        self.is_enabled = is_enabled
         """Whether training goes on through the process group when the server is lost."""
         self.agreement = self._new_agreement()
         self.error: BaseException | None = None
@@ -55,7 +54,7 @@ class Fallback:
         return kept["store"]
 
     def _new_agreement(self) -> Agreement:
-        return Agreement(fallback=self.is_enabled, depth=IN_FLIGHT, holds_all=self._options.nonfinite == "zero")
+        return Agreement(fallback=self.is_enabled, depth=IN_FLIGHT)
 
     def disable(self) -> None:
         """From now on ranks agree on a loss when they meet, and in no step."""

@@ -10,11 +10,11 @@ import torch
 from thc import errors
 from thc.torch.engine.agreement import LOST, Agreement, Route, Wish
 from thc.torch.engine.bucket import Bucket, is_finite
-from thc.torch.compression.carrier import Carrier
+from thc.torch.compression.selector import CompressorSelector
 from thc.torch.engine.clock import Clock, Span
 from thc.torch.compression.compressor import Compressor
 from thc.torch.engine.fallback import Fallback
-from thc.torch.engine.options import IN_FLIGHT, Options
+from thc.torch.options import IN_FLIGHT, Options
 from thc.torch.engine.part import EnginePart
 from thc.torch.ranks.exchange import LastCall
 
@@ -26,8 +26,8 @@ log = logging.getLogger("thc.torch")
 class Steps:
     """Does what the agreement wishes. All methods are the sequencer's."""
 
-    def __init__(self, options: Options, fallback: Fallback, carrier: Carrier, clock: Clock, parts: Sequence[EnginePart]) -> None:
-        self._options, self._fallback, self._carrier, self._parts = options, fallback, carrier, parts
+    def __init__(self, options: Options, fallback: Fallback, selector: CompressorSelector, clock: Clock, parts: Sequence[EnginePart]) -> None:
+        self._options, self._fallback, self._selector, self._parts = options, fallback, selector, parts
         self._group, self._peers = fallback.group, fallback.peers
         self.clock = clock
         self.number = 0
@@ -37,7 +37,7 @@ class Steps:
         """Whether no bucket has begun yet. A state may have been loaded, on some ranks only."""
         self.skipped = False
         """Whether the last step's gradients were not finite on some rank, as far as anybody has looked."""
-        self.looks = options.nonfinite == "zero"
+        self.looks = False
         """Whether means of the process group are looked at at once; it is a pass over them, which costs as much as some hooks gain."""
         self._unlooked: list[torch.Tensor] = []
         self._used: Compressor | None = None
@@ -60,14 +60,6 @@ class Steps:
         """Why the parameter server counts as lost, or what ended the work."""
         return self._fallback.error
 
-    def _needs_peers(self, bucket: Bucket) -> bool:
-        """Whether a bucket, or part of it, goes through the process group also while the server is there."""
-        if bucket.foreign:
-            return True
-        layout = bucket.layout
-        uncompressed = self.number < self._options.warmup or not layout.kept or bool(layout.aside)
-        return uncompressed and self._options.uncompressed == "process-group"
-
     def _is_timed(self) -> bool:
         """Whether this step's calls are timed, and so made one by one."""
         return any(part.is_timed(self.number) for part in self._parts)
@@ -84,9 +76,9 @@ class Steps:
             or agreement.fallback_active
             or agreement.lost
             or bucket.plain
-            or self._needs_peers(bucket)
+            or bucket.foreign
             or self._is_timed()
-            or self._carrier.choose(bucket).must_be_alone(bucket)
+            or self._selector.choose(bucket).must_be_alone(bucket)
         )
         return 1 if alone else IN_FLIGHT
 
@@ -105,7 +97,7 @@ class Steps:
         self._buckets.append(bucket)
         for part in self._parts:
             part.begin_bucket(bucket, self.number)
-        route = Route.PEERS if bucket.plain else self.agreement.route(bucket.index, self._needs_peers(bucket))
+        route = Route.PEERS if bucket.plain else self.agreement.route(bucket.index, bucket.foreign)
         if route is Route.COMPARE:
             # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
             route = self.agreement.route_compared(self._fallback.some_rank_lost_it())
@@ -131,7 +123,7 @@ class Steps:
 
     def compressor(self, bucket: Bucket) -> Compressor:
         """What takes a bucket to the others."""
-        self._used = self._carrier.choose(bucket)
+        self._used = self._selector.choose(bucket)
         return self._used
 
     def average_by_peers(self, bucket: Bucket) -> None:
@@ -188,7 +180,7 @@ class Steps:
         """Lets training have the buckets that all ranks have, now that this one is complete."""
         if bucket.plain:
             # Complete on all ranks or on none.
-            kept = 0 if self._options.nonfinite == "zero" else bucket.index + 1
+            kept = bucket.index + 1
         else:
             kept = self.agreement.complete(bucket.index)
         if bucket.is_last:
@@ -290,10 +282,6 @@ class Steps:
             )
 
     def _end_backward(self) -> None:
-        if self._nonfinite and self._options.nonfinite == "zero":
-            for bucket in self._held:
-                with bucket.on_stream():
-                    bucket.buffer.zero_()
         self.skipped, self._nonfinite = self._nonfinite, False
         self.number += 1
         self.clock.end_step()

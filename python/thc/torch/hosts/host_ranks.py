@@ -31,7 +31,7 @@ class HostRanks:
         """This rank's number on its host."""
         on_gpus = backend_on(process_group, "cuda") == "nccl"
         self._own = borrow(process_group, ["gloo", "gloo", *(["nccl"] if on_gpus else [])], ranks)
-        self._sums, self._verdicts = self._own.groups[:2]
+        self._sums, self._states = self._own.groups[:2]
         self._gpus = self._own.groups[2] if on_gpus else None
 
     def reduce_scatter(self, buffer: torch.Tensor, shares: Sequence[slice], meanwhile: Callable[[], None]) -> torch.Tensor:
@@ -87,9 +87,9 @@ class HostRanks:
         """Replaces numbers on the CPU by their sums over the host's ranks."""
         self._run_checked(lambda: dist.all_reduce(numbers, group=self._sums))
 
-    def verdicts(self, mine: int) -> list[int]:
+    def gather_states(self, mine: int) -> list[int]:
         """What each rank of the host says of a bucket. On the thread that stores means, in their order."""
-        return [verdict for (verdict,) in self._run_checked(lambda: gather_numbers([mine], self._verdicts))]
+        return [state for (state,) in self._run_checked(lambda: gather_numbers([mine], self._states))]
 
     def _group_for(self, device: torch.device) -> Any:
         if self._gpus is None:

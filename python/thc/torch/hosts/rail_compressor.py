@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from thc import errors
-from thc.torch.engine.bucket import Bucket
+from thc.torch.engine.bucket import Bucket, Over, PendingCalls
 from thc.torch.compression.compressor import HostCompressor
-from thc.torch.compression.flight import Flight, Over
 from thc.torch.compression.layout import Layout, share_of, shares_of
 from thc.torch.ranks.peers import wait_for
 from thc.torch.hosts.rails import RailGroup
@@ -39,7 +38,7 @@ class RailCompressor:
     """Sums a bucket inside the host, has another compressor average this rank's share over the hosts, and brings the shares together.
 
     The ranks of a host make the same collectives in the same order, whatever happens to one of them: for each bucket a reduce-scatter when it
-    is begun, a verdict when its share is there, and where all say that theirs is, an all-gather. Reduce-scatters and all-gathers use one
+    is begun, a state when its share is there, and where all say that theirs is, an all-gather. Reduce-scatters and all-gathers use one
     communicator, so they come from one thread, the sequencer, in an order that no timing changes: the all-gather of a bucket comes just before
     the reduce-scatter of the one that may begin when it is complete, or at the end of the step. A rank that has lost its server goes on to take
     part until the step's end: so nobody of its host waits for it in vain, and all of them know after the bucket in question.
@@ -103,27 +102,27 @@ class RailCompressor:
             wait_for(share.bucket.ready.query, self._meanwhile)
         return share
 
-    def submit(self, bucket: Bucket, fetched: _Share, step: int, wait: bool) -> Flight:
+    def submit(self, bucket: Bucket, fetched: _Share, step: int, wait: bool) -> PendingCalls:
         share = fetched.bucket
         if not share.layout.length:
-            return Flight()
+            return PendingCalls()
         fetched.fetched = self._inner().fetch(share)
         return self._inner().submit(share, fetched.fetched, step, wait=False)
 
-    def stand_in(self, bucket: Bucket, error: errors.ThcError) -> tuple[_Share, Flight]:
-        return self.fetch(bucket), Flight([Over(error)])
+    def stand_in(self, bucket: Bucket, error: errors.ThcError) -> tuple[_Share, PendingCalls]:
+        return self.fetch(bucket), PendingCalls([Over(error)])
 
-    def store(self, bucket: Bucket, fetched: _Share, flight: Flight) -> bool:
-        verdict, failed = FINE, None
+    def store(self, bucket: Bucket, fetched: _Share, pending: PendingCalls) -> bool:
+        state, failed = FINE, None
         try:
             if fetched.fetched is None:
-                flight.land()
-            elif not self._inner().store(fetched.bucket, fetched.fetched, flight):
-                verdict = NOT_FINITE
+                pending.wait()
+            elif not self._inner().store(fetched.bucket, fetched.fetched, pending):
+                state = NOT_FINITE
         except BaseException as error:
-            verdict, failed = LOST_IT if isinstance(error, LOST) else FAILED, error
+            state, failed = LOST_IT if isinstance(error, LOST) else FAILED, error
         try:
-            told = self._ranks.verdicts(verdict)
+            told = self._ranks.gather_states(state)
         except errors.NetworkError as error:
             raise failed or error
         if failed is not None:

@@ -20,9 +20,8 @@ import torch.distributed as dist
 from thc import errors
 from thc.arguments import Array, Plan
 from thc.base_group import BaseGroup, Pending, _open
-from thc.training import Training
+from thc.stats import Job, Stats, Table, Training
 from thc.server import Server
-from thc.stats import Job, Stats, Table
 from thc.torch.ranks.exchange import tells
 from thc.torch.hosts.host_ranks import HostRanks
 from thc.torch.ranks.gathering import Gather

@@ -8,18 +8,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from typing_extensions import Unpack
 
 from thc import errors
 from thc.base_group import BaseGroup
+from thc.join import Join
 from thc.torch.engine.bucket import is_finite
 from thc.torch.engine.clock import StepClock
 from thc.torch.device.choice import ON_CPU
 from thc.torch.engine.engine import Adapter, Engine
-from thc.torch.joining import begin_alike, falls_back, join, scope_of
-from thc.torch.loops.optimizer_step import replace_step
-from thc.torch.engine.options import Options
-from thc.torch.option_types import JoinOptions
+from thc.torch.joining import begin_alike, enter, scope_of
+from thc.torch.loops.optimizer_step import replace_step, unscaled
+from thc.torch.options import Compression, Options
 from thc.torch.ranks.peers import Peers
 from thc.torch.engine.piece import Piece
 
@@ -243,10 +242,12 @@ def outer(
     parts: int = 1,
     delay: int | None = None,
     mode: str = "compressed",
-    fallback: bool | None = None,
-    group: BaseGroup | None = None,
     process_group: Any = None,
-    **options: Unpack[JoinOptions],
+    group: BaseGroup | None = None,
+    over: str = "server",
+    fallback: bool = True,
+    compression: Compression = Compression(),
+    join: Join = Join(),
 ) -> Outer:
     """Trains ranks by themselves and averages what they have learnt every so many steps: DiLoCo's outer loop, for slow links.
 
@@ -269,8 +270,8 @@ def outer(
 
     Parameters may be frozen and unfrozen between steps, on all ranks alike: all ranks then take the mean of theirs, and the outer optimizer
     begins anew. A rank whose parameters are not finite goes on from the common ones. When the server is lost, differences go on through the process
-    group, as with :func:`thc.torch.wrap`; with ``fallback=False`` :exc:`~thc.SessionError` or :exc:`~thc.NetworkError` are raised from ``optimizer.step``. ``mode="raw"`` averages exactly. Without a ``group``: that of the environment (``THC_PS``,
-    ``THC_CONFIG``), or the ranks' own with ``options`` as for :meth:`thc.Group.local`.
+    group, as with :func:`thc.torch.wrap`; with ``fallback=False`` :exc:`~thc.SessionError` or :exc:`~thc.NetworkError` are raised from ``optimizer.step``. ``mode="raw"`` averages exactly. ``group``,
+    ``over``, ``fallback``, ``compression`` and ``join`` are those of :func:`thc.torch.wrap`; of a compression that counts which the codec takes.
     """
     if isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise errors.ConfigError("outer takes the module itself: DistributedDataParallel would average every gradient as well")
@@ -288,27 +289,23 @@ def outer(
         delay = min(10, between)
     if not 0 <= delay <= every:
         raise errors.ConfigError(f"delay is {delay}: give 0 to {every} steps, since a part is sent again after {every}")
-    group = join(process_group, group, options)
+    compression.only("outer")
+    group = enter(process_group, group, over, compression, join, every=every, parts=parts, delay=delay, mode=mode, fallback=fallback)
     begin_alike(model, process_group)
     clock = StepClock(group.training)
-    kept = Options(feedback=mode != "raw", fallback=falls_back(group, fallback), device="cpu")
+    kept = Options.of(compression, group, feedback=mode != "raw", fallback=fallback, device="cpu")
     engine = Engine(group, kept, Peers(process_group), clock, ON_CPU)
     made = Outer(engine, clock, model, optimizer, every, outer, parts, delay, mode)
 
     def step(*args: Any, **kwargs: Any) -> Any:
-        # What a GradScaler leaves there: see _step_supports_amp_scaling.
-        left = {key: optimizer.__dict__.pop(key) for key in ("grad_scale", "found_inf") if key in optimizer.__dict__}
-        scale, found = left.get("grad_scale"), left.get("found_inf")
         result = None
         made.follow()
-        try:
+        with unscaled(optimizer) as (scale, found):
             if found is None or not float(found):
                 for p in made.trained():
                     if scale is not None and p.grad is not None:
                         p.grad.div_(scale.to(p.grad.device))
                 result = inner(*args, **kwargs)
-        finally:
-            optimizer.__dict__.update(left)
         made.step()
         return result
 

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from typing_extensions import Unpack
 
 from thc import errors
 from thc.base_group import BaseGroup
-from thc.torch.adapt.options import Adapt
+from thc.join import Join
 from thc.torch.adapt.adaptive import Adaptive
-from thc.torch.engine.clock import StepClock
 from thc.torch.device.choice import ON_CPU
+from thc.torch.engine.bucket import is_finite
+from thc.torch.engine.clock import StepClock
 from thc.torch.engine.engine import Adapter, Engine
-from thc.torch.loops.gradients import cut_gradients
+from thc.torch.engine.piece import Piece
+from thc.torch.joining import begin_alike, enter, scope_of
+from thc.torch.loops.optimizer_step import replace_step, unscaled
 from thc.torch.names import named_parameters
-from thc.torch.joining import begin_alike, falls_back, join, scope_of
-from thc.torch.loops.optimizer_step import replace_step
-from thc.torch.engine.options import Options
-from thc.torch.option_types import JoinOptions
+from thc.torch.options import Compression, Options
 from thc.torch.ranks.peers import Peers
-from thc.torch.loops.trial import LocalOptimizer, Trial
 
-__all__ = ["Overlap", "overlap"]
+__all__ = ["Gradients", "LocalOptimizer", "Overlap", "Trial", "cut_gradients", "overlap"]
 
 MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 
@@ -183,12 +182,12 @@ def overlap(
     *,
     loc_lr: float | None = None,
     loc_optimizer: MakeOptimizer | None = None,
-    adapt: Adapt | Mapping[str, Any] | bool | None = None,
-    feedback: bool = True,
-    fallback: bool | None = None,
-    group: BaseGroup | None = None,
     process_group: Any = None,
-    **options: Unpack[JoinOptions],
+    group: BaseGroup | None = None,
+    over: str = "server",
+    fallback: bool = True,
+    compression: Compression = Compression(),
+    join: Join = Join(),
 ) -> Overlap:
     """Hides the averaging of gradients behind the next step, by SlimGC's model backup; all ranks call it alike.
 
@@ -210,14 +209,15 @@ def overlap(
     ``loc_lr`` is the rate of the local update (the optimizer's own by default), ``loc_optimizer`` makes an optimizer for it, with a state of
     its own, from a list of parameter groups. ``backup=False`` leaves the local update out: gradients are computed at parameters one step old.
 
-    ``adapt`` chooses how each parameter travels, as for :func:`thc.torch.wrap`, from the tables that the job has.
+    ``group``, ``over``, ``fallback``, ``compression`` and ``join`` are those of :func:`thc.torch.wrap`. Of a compression ``feedback`` counts, which is on
+    by default, and ``adapt``, besides what the codec takes.
 
     ``model`` is a plain module or one of DistributedDataParallel, which then averages nothing itself. Gradients may be accumulated
     and clipped before the step (each rank its own), schedulers work, and so does a ``GradScaler``: a step whose gradients are
     not finite on some rank is left out on all, and :attr:`Overlap.skipped` counts it. Hooks of the optimizer's step are called by the update by
     the mean, not by the local one. When the server is lost training goes on through the
     process group, as with :func:`thc.torch.wrap`; with ``fallback=False`` it raises from ``optimizer.step``. It
-    takes memory for the backup, the optimizer's state once more and two gradients (one without ``fallback``). Groups and ``options`` as for :func:`thc.torch.wrap`.
+    takes memory for the backup, the optimizer's state once more and two gradients (one without ``fallback``).
     """
     if isinstance(model, DistributedDataParallel):
         if process_group is None and model.process_group is not dist.group.WORLD:
@@ -227,8 +227,8 @@ def overlap(
     names = functools.partial(_names_of, model, optimizer)
     if any(p.dtype == torch.float64 for p in names()):
         raise errors.ConfigError("the optimizer has parameters of f64, which THC would average as f32: use thc.torch.wrap, which sends them otherwise")
-    adapting = Adapt.read(adapt)
-    group = join(process_group, group, options, adapts=adapting is not None)
+    compression.only("overlap", "feedback", "adapt")
+    group = enter(process_group, group, over, compression, join, fallback=fallback)
     begin_alike(model, process_group)
     if isinstance(model, DistributedDataParallel):
         model.register_comm_hook(None, _keep_own)
@@ -236,11 +236,11 @@ def overlap(
     if backup:
         local = Trial(optimizer, optimizer.step) if loc_optimizer is None else LocalOptimizer(optimizer, loc_optimizer)
     clock = StepClock(group.training)
-    kept = Options(feedback=feedback, fallback=falls_back(group, fallback), adapt=adapting, device="cpu")
+    kept = Options.of(compression, group, feedback=True, fallback=fallback, device="cpu")
     peers = Peers(process_group)
     engine = Engine(group, kept, peers, clock, ON_CPU)
-    if adapting is not None:
-        engine.parts.append(Adaptive.create(adapting, group, peers, {name: p.numel() for p, name in names().items()}))
+    if kept.adapt is not None:
+        engine.parts.append(Adaptive.create(kept.adapt, group, peers, {name: p.numel() for p, name in names().items()}))
     made = Overlap(engine, clock, optimizer, local, loc_lr, names)
 
     def step(closure: Callable[[], Any] | None = None) -> Any:
@@ -248,13 +248,9 @@ def overlap(
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        # What a GradScaler leaves there: see _step_supports_amp_scaling. The update by the mean knows nothing of it.
-        left = {key: optimizer.__dict__.pop(key) for key in ("grad_scale", "found_inf") if key in optimizer.__dict__}
-        scale, found = left.get("grad_scale"), left.get("found_inf")
-        try:
+        # The update by the mean knows nothing of a scale.
+        with unscaled(optimizer) as (scale, found):
             made.step(1.0 if scale is None else 1.0 / float(scale), found is None or not float(found))
-        finally:
-            optimizer.__dict__.update(left)
         return loss
 
     replace_step(optimizer, step)
@@ -275,3 +271,118 @@ def _keep_own(_: Any, bucket):  # type: ignore[no-untyped-def] # DDP compares an
     done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done
+
+
+HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+"""Where an optimizer keeps the hooks of its step."""
+
+
+class Trial:
+    """Steps of an optimizer that change parameters and leave its own state, momentum and the like, as it was. Its step's hooks, which may
+    count or log, are not called: the step that is meant to stay calls them."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, update: Callable[[], Any]) -> None:
+        """``update`` is the optimizer's step itself."""
+        self._optimizer, self._update = optimizer, update
+        self._copies: dict[tuple[torch.Tensor, str], torch.Tensor] = {}
+        """By parameter and name; their memory is kept."""
+
+    def step(self, rate: float | None) -> None:
+        """Updates parameters by their gradients, at another learning rate if one is given."""
+        state, groups = self._optimizer.state, self._optimizer.param_groups
+        kept = dict(state)
+        settings = [{key: value for key, value in group.items() if key != "params"} for group in groups]
+        for p, own in kept.items():
+            state[p] = {key: self._copy(p, key, value) for key, value in own.items()}
+        if rate is not None:
+            for group in groups:
+                group["lr"] = rate
+        hooks = {name: getattr(self._optimizer, name) for name in HOOKS}
+        for name in hooks:
+            setattr(self._optimizer, name, OrderedDict())
+        try:
+            self._update()
+        finally:
+            for name, own in hooks.items():
+                setattr(self._optimizer, name, own)
+            state.clear()
+            state.update(kept)
+            for group, before in zip(groups, settings):
+                group.update(before)
+
+    def _copy(self, p: torch.Tensor, key: str, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        held = self._copies.get((p, key))
+        if held is None or held.shape != value.shape or held.dtype != value.dtype or held.device != value.device:
+            held = self._copies[p, key] = torch.empty_like(value)
+        return held.copy_(value)
+
+
+class LocalOptimizer:
+    """Another optimizer for the same groups of parameters, with no state in common."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, make: Callable[[list[dict[str, Any]]], torch.optim.Optimizer]) -> None:
+        self._optimizer = optimizer
+        self._own = make([dict(each) for each in optimizer.param_groups])
+
+    def step(self, rate: float | None) -> None:
+        """Updates parameters by their gradients, at the first optimizer's learning rate or another one."""
+        for mine, theirs in zip(self._own.param_groups, self._optimizer.param_groups):
+            mine["lr"] = theirs["lr"] if rate is None else rate
+        self._own.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._own.state_dict()
+        return found
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._own.load_state_dict(state)
+
+
+PIECE = 1 << 22
+"""Coordinates that travel in one call, about."""
+
+
+class Gradients(Piece):
+    """Gradients of some neighbouring parameters."""
+
+    def __init__(self, name: str, parameters: list[torch.nn.Parameter], names: Mapping[torch.nn.Parameter, str]) -> None:
+        self.parameters = parameters
+        lengths = [p.numel() for p in parameters]
+        flat = torch.empty(sum(lengths), pin_memory=any(p.device.type == "cuda" for p in parameters))
+        self._parts = [part.view_as(p) for part, p in zip(flat.split(lengths), parameters)]
+        super().__init__(name, flat, compressed=True, names={names[p]: p.numel() for p in parameters})
+
+    def fill(self, factor: float, finite: bool) -> bool:
+        """Takes the gradients of this step times a factor; of a parameter that has none, zero. Whether they are finite."""
+        for part, p in zip(self._parts, self.parameters):
+            if p.grad is None:
+                part.zero_()
+            else:
+                part.copy_(p.grad)
+        if factor != 1.0:
+            self.numbers.mul_(factor)
+        if not finite:
+            # All ranks hear of one whose gradients are not finite, and leave the step out.
+            self.numbers[0] = float("nan")
+        return is_finite(self.numbers)
+
+    def give(self) -> None:
+        """Makes the mean the gradients of the parameters. A mean of zeros is no gradient: nothing used the parameter, on any rank, and an
+        optimizer with momentum or weight decay leaves it as it is."""
+        for part, p in zip(self._parts, self.parameters):
+            p.grad = part.to(device=p.device, dtype=p.dtype) if part.any() else None
+
+
+def cut_gradients(scope: str, parameters: Sequence[torch.nn.Parameter], names: Mapping[torch.nn.Parameter, str]) -> list[Gradients]:
+    """Neighbours together, until there are enough for a call."""
+    cut: list[list[torch.nn.Parameter]] = [[]]
+    done = 0
+    for p in parameters:
+        if cut[-1] and done + p.numel() > PIECE:
+            cut.append([])
+            done = 0
+        cut[-1].append(p)
+        done += p.numel()
+    return [Gradients(f"{scope}.{number}", some, names) for number, some in enumerate(cut)]

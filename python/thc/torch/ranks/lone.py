@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from thc.arguments import Array, Plan, as_f32
 from thc.base_group import BaseGroup, Pending, _open
 from thc.errors import ClosedError
-from thc.training import Training
-from thc.stats import Job, Stats, Table
+from thc.stats import Job, Stats, Table, Training
 
 __all__ = ["LoneGroup"]
 
@@ -60,9 +58,8 @@ class LoneGroup(BaseGroup):
 
     def stats(self) -> Stats:
         known = {"calls": self._calls, "coordinates": self._coordinates}
-        rest = {each.name: 0 for each in dataclasses.fields(Stats) if each.default is each.default_factory and each.name not in known}
         device, why = self.compresses_on
-        return Stats(**known, **rest, device=device, why=why, **self.training.totals(), nmse=dict(self.nmse))
+        return Stats.without_packets(**known, device=device, why=why, **self.training.totals(), nmse=dict(self.nmse))
 
     def give_up(self) -> None:
         """There is nobody to give up."""

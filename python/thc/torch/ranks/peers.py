@@ -102,13 +102,6 @@ class Peers:
         own = borrow(self.given, ["gloo"])
         return lambda numbers: gather_numbers(numbers, own.groups[0])
 
-    def gather_bytes(self, mine: bytes) -> list[bytes]:
-        """Every rank's bytes, as many of each."""
-        tensor = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
-        every = [torch.empty_like(tensor) for _ in range(self.size)]
-        dist.all_gather(every, tensor, group=self._host)
-        return [theirs.numpy().tobytes() for theirs in every]
-
     def gather_objects(self, mine: Any) -> list[Any]:
         """On the first rank what every rank has, on the others nothing."""
         every: list[Any] = [None] * self.size if self.rank == 0 else []

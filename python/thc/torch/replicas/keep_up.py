@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -13,16 +14,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from thc.errors import ConfigError, SessionError
 from thc.torch.ddp.hook import Hook
-from thc.torch.ranks.gathering import Gather
-from thc.torch.replicas.packing import pack_state, unpack_state
-from thc.torch.replicas.pace import PERIOD, Meetings, Pace
-from thc.torch.ranks.own_groups import time_out
-from thc.torch.hosts.rails import RailGroup
-from thc.torch.ranks.store import shared_store
-from thc.torch.replicas.synchronize import broadcast_tensors, tensors_of
 from thc.torch.ddp.wrap import hook_of
+from thc.torch.hosts.rails import RailGroup
+from thc.torch.ranks.gathering import Gather, shared_store
+from thc.torch.ranks.own_groups import time_out
+from thc.torch.replicas.pace import PERIOD, Meetings, Pace
+from thc.torch.replicas.synchronize import broadcast_tensors, tensors_of
 
-__all__ = ["KeepUp", "keep_up"]
+__all__ = ["KeepUp", "keep_up", "pack_state", "unpack_state"]
 
 PATIENCE = 10.0
 """Seconds that the store may take to answer."""
@@ -171,13 +170,13 @@ def keep_up(model: DistributedDataParallel, optimizer: torch.optim.Optimizer | N
     """Trains at the pace of a quorum: no step waits for a rank that is late. All ranks call it alike, after :func:`thc.torch.wrap` in a job
     with a quorum::
 
-        model = thc.torch.wrap(DistributedDataParallel(model), server={"quorum": 7})          # of 8 ranks
+        model = thc.torch.wrap(DistributedDataParallel(model), join=thc.torch.Join(server={"quorum": 7}))   # of 8 ranks
         keep = thc.torch.keep_up(model, optimizer, scheduler)
         for batch in keep.steps(loader):
             loss(model, batch).backward()
             optimizer.step()
             optimizer.zero_grad()
-        keep.finish()                                                                          # the same parameters on all ranks
+        keep.finish()                                                                           # the same parameters on all ranks
 
     A mean is that of the ranks that were in time, the same bits for all that have it. A rank that was too late lacks it, so its parameters
     are others. It stops before its next step; the others hear of that with the end of one of theirs, wait for a moment, and it goes on from
@@ -196,14 +195,13 @@ def keep_up(model: DistributedDataParallel, optimizer: torch.optim.Optimizer | N
         raise ConfigError("with rails a host's ranks complete each other's means, so all of them would be late: wrap(model, rails=False)")
     if hook.group.sums_in_lanes or job.quorum >= job.workers:
         raise ConfigError(
-            f"the job waits for all of its {job.workers} workers, so nobody is skipped: give it a quorum, wrap(model, server={{'quorum': {max(1, job.workers - 1)}}}); "
+            f"the job waits for all of its {job.workers} workers, so nobody is skipped: give it a quorum, thc.torch.Join(server={{'quorum': {max(1, job.workers - 1)}}}); "
             "a quorum has one server, and no shares"
         )
     buffers = next(model.module.buffers(), None) is not None
     for wrong, what, way in (
         (model.find_unused_parameters, "find_unused_parameters=True", "find_unused_parameters=False"),
         (model.broadcast_buffers and buffers, "broadcast_buffers=True, and the model has buffers", "broadcast_buffers=False"),
-        (hook.options.uncompressed != "raw", 'uncompressed="process-group"', 'uncompressed="raw"'),
         (any(p.dtype == torch.float64 for p in model.module.parameters()), "parameters of f64", "f32"),
         (bool(hook.options.only_if_faster), "only_if_faster", "only_if_faster=False"),
         (hook.compares, "check_replicas", "thc.torch.check_replicas after keep.finish()"),
@@ -216,3 +214,46 @@ def keep_up(model: DistributedDataParallel, optimizer: torch.optim.Optimizer | N
     if "" in gather.gather("" if store is None else "found"):
         raise ConfigError("some rank does not reach the store of rank 0: check MASTER_ADDR")
     return KeepUp(model, optimizer, scheduler, hook, Meetings(store))
+
+
+def pack_state(state: Any) -> bytes:
+    """What a state is made of as JSON, and the bytes of its tensors behind that; nothing that could be a program, as pickles are."""
+    tensors: list[bytes] = []
+
+    def taken_apart(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            flat = value.detach().cpu().contiguous().reshape(-1)
+            data = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+            tensors.append(data)
+            return {"tensor": [str(value.dtype).removeprefix("torch."), list(value.shape), len(data)]}
+        if isinstance(value, dict):
+            return {"dict": [[key, taken_apart(each)] for key, each in value.items()]}
+        if isinstance(value, (list, tuple)):
+            return {type(value).__name__: [taken_apart(each) for each in value]}
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return {"is": value}
+        raise ConfigError(f"the state of model or optimizer has a {type(value).__name__}: keep_up sends tensors, numbers and text")
+
+    head = json.dumps(taken_apart(state)).encode()
+    return b"".join([len(head).to_bytes(8, "little"), head, *tensors])
+
+
+def unpack_state(data: bytes) -> Any:
+    at = 8 + int.from_bytes(data[:8], "little")
+
+    def put_together(part: dict[str, Any]) -> Any:
+        nonlocal at
+        ((kind, value),) = part.items()
+        if kind == "tensor":
+            name, shape, length = value
+            dtype = getattr(torch, name)
+            raw = bytearray(data[at : at + length])
+            at += length
+            return torch.frombuffer(raw, dtype=dtype).reshape(shape) if length else torch.empty(shape, dtype=dtype)
+        if kind == "dict":
+            return {key: put_together(each) for key, each in value}
+        if kind in ("list", "tuple"):
+            return (list if kind == "list" else tuple)(put_together(each) for each in value)
+        return value
+
+    return put_together(json.loads(data[8:at]))

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from thc.errors import ConfigError
 from thc.base_group import BaseGroup
 from thc.torch.ranks.gathering import gather_numbers
-from thc.torch.ddp.wrap import _hooks
+from thc.torch.ddp.wrap import hook_of
 
 __all__ = ["broadcast_tensors", "sync_parameters", "tensors_of"]
 
@@ -50,9 +50,7 @@ def sync_parameters(
     if every < 1:
         raise ConfigError(f"every is {every}: give a number of steps, at least 1")
     if group is None:
-        if model not in _hooks:
-            raise ConfigError("this model has no THC hook: give group=, or wrap it first")
-        group = _hooks[model].group
+        group = hook_of(model).group
     if process_group is None:
         process_group = getattr(model, "process_group", None)
     progress = _progress.setdefault(model, _Progress())

@@ -7,18 +7,17 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from typing_extensions import Unpack
 
-from thc import environment, errors
+from thc import errors
 from thc.base_group import BaseGroup
+from thc.join import Join
 from thc.torch.engine.bucket import Arrival, Bucket
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.ranks.gathering import gather_objects
 from thc.torch.names import named_parameters
-from thc.torch.joining import begin_alike, falls_back, join, scope_of
+from thc.torch.joining import begin_alike, enter, names_server, scope_of
 from thc.torch.compression.layout import Layout, Segment
-from thc.torch.engine.options import Options, feeds_back
-from thc.torch.option_types import JoinOptions
+from thc.torch.options import Compression, Options
 from thc.torch.ranks.peers import Peers
 from thc.torch.sharding.shard import Part, Shard
 
@@ -172,12 +171,13 @@ class Replicas(Adapter):
 def replicate(
     model: torch.nn.Module,
     process_group: Any,
-    group: BaseGroup | None = None,
     *,
-    feedback: bool | None = None,
-    fallback: bool | None = None,
+    group: BaseGroup | None = None,
+    over: str = "server",
+    fallback: bool = True,
     device: str = "auto",
-    **options: Unpack[JoinOptions],
+    compression: Compression = Compression(),
+    join: Join = Join(),
 ) -> Replicas:
     """Averages a model that FSDP2 has sharded over its replicas, through THC; all ranks call it alike.
 
@@ -192,10 +192,9 @@ def replicate(
     buffers of the first one.
 
     FSDP sums a module's gradients over its shards as always, and each shard's part is then averaged by a group of its own:
-    ``group``, or one of the parameter server that the environment names (``THC_PS``, ``THC_CONFIG``), or one whose server these ranks run themselves (``options`` as for
-    :meth:`thc.Group.local`). The environment names the job of the first shard, and the k-th process group, in the order of their first ranks, has the job
-    whose number is k higher. ``feedback``, ``fallback`` and ``device`` are as for
-    :func:`thc.torch.hook`. A gradient that is not finite becomes NaN on all replicas, and :attr:`Replicas.skipped` tells. f64 gradients go through
+    ``group``, or one of the server that ``join`` or the environment names, or one whose server these ranks run themselves. What is named is the job of the
+    first shard, and the k-th process group, in the order of their first ranks, has the job whose number is k higher. The options are those of
+    :func:`thc.torch.wrap`; of a compression ``feedback`` counts, besides what the codec takes. A gradient that is not finite becomes NaN on all replicas, and :attr:`Replicas.skipped` tells. f64 gradients go through
     the process group.
 
     While means travel, the backward pass goes on: the gradients of a module are zero until it is over, and then have the mean added. Not so those in
@@ -213,14 +212,12 @@ def replicate(
     empty = next((name for name, p in model.named_parameters() if p.is_meta), None)
     if empty is not None:
         raise errors.ConfigError(f"the parameter {empty} is on the meta device: call replicate when model.to_empty and its first values are done")
-    further = 0
-    if group is None and environment.is_configured():
-        further = _number_of(process_group)
-    group = join(process_group, group, options, further=further)
+    compression.only("replicate", "feedback")
+    further = _number_of(process_group) if group is None and names_server(join) else 0
+    group = enter(process_group, group, over, compression, join, further, fallback=fallback)
     begin_alike(model, process_group)
     names = {id(p): name for name, p in named_parameters(model).items()}
-    kept = Options(feedback=feeds_back(group, feedback, False), fallback=falls_back(group, fallback), device=device)
-    made = Replicas(Engine(group, kept, Peers(process_group)))
+    made = Replicas(Engine(group, Options.of(compression, group, fallback=fallback, device=device), Peers(process_group)))
     for module in modules:
         made.take(module, names)
     return made

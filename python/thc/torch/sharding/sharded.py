@@ -6,7 +6,6 @@ ranks know, and whose words are added up where the chunk belongs: one lane a coo
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import torch.distributed as dist
 from thc import _native, errors
 from thc.arguments import feedback_key
 from thc.torch.collective import PIECE, CollectiveGroup
+from thc.torch.options import Compression
 
 __all__ = ["ReduceScatter", "wrap_sharded"]
 
@@ -23,14 +23,14 @@ __all__ = ["ReduceScatter", "wrap_sharded"]
 class _Groups:
     """The groups that add up, by the ranks that a module is sharded over; made when FSDP first names these."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        self._options = options
+    def __init__(self, compression: Compression) -> None:
+        self._compression = compression
         self._of: dict[tuple[int, ...], CollectiveGroup] = {}
 
     def group_of(self, process_group: Any) -> CollectiveGroup:
         ranks = tuple(dist.get_process_group_ranks(process_group))
         if ranks not in self._of:
-            self._of[ranks] = CollectiveGroup(process_group, **self._options)
+            self._of[ranks] = CollectiveGroup(process_group, self._compression)
         return self._of[ranks]
 
 
@@ -72,7 +72,7 @@ class ReduceScatter:
         try:
             counts = [codec.settle(call, norms) for call, norms in zip(calls, every.numpy())]
         except (errors.NonFiniteError, errors.NormError):
-            # Calls that nobody ends leave error feedback as it was.
+            # Caller that nobody ends leave error feedback as it was.
             return own.fill_(float("nan"))
         # A chunk has fewer words where it is zero on all ranks; what is scattered is as long for each.
         most = max(sum(each) for each in counts)
@@ -101,11 +101,11 @@ def _piece(chunk: torch.Tensor, number: int) -> Any:
     return np.asarray(chunk[number * PIECE : (number + 1) * PIECE])
 
 
-def wrap_sharded(model: torch.nn.Module, *, feedback: bool = False, **options: Any) -> torch.nn.Module:
+def wrap_sharded(model: torch.nn.Module, *, compression: Compression = Compression()) -> torch.nn.Module:
     """Compresses the gradients of a model that ``torch.distributed.fsdp.fully_shard`` has sharded: the reduce-scatter of each module becomes one
     of sums in lanes. Returns the model. All ranks call it with the same options, after the last ``fully_shard`` and before the first backward pass.
 
-    ``options`` are those of :class:`thc.torch.CollectiveGroup`. With ``feedback`` each rank keeps what compression loses of its whole gradient and adds it to the
+    Of the ``compression`` that counts which the codec takes, and ``feedback``. With that each rank keeps what compression loses of its whole gradient and adds it to the
     next one: a copy of the unsharded gradients in f32 on the host. It is seldom worth that: all points of the grid have a value here, so
     that lanes of 8 bits lose little. Replicas of a sharded model (HSDP) are averaged besides by :func:`thc.torch.replicate`. Gradients on
     a GPU are compressed on the host.
@@ -116,9 +116,7 @@ def wrap_sharded(model: torch.nn.Module, *, feedback: bool = False, **options: A
             f"no module of {type(model).__name__} is sharded: call torch.distributed.fsdp.fully_shard on it first, of a torch "
             "whose modules have set_custom_reduce_scatter"
         )
-    # The groups are made in the first backward pass: what is wrong is said now.
-    inspect.signature(CollectiveGroup).bind_partial(**options)
-    groups = _Groups(options)
+    groups = _Groups(compression.only("wrap_sharded", "feedback"))
     for name, module in modules:
-        module.set_custom_reduce_scatter(ReduceScatter(groups, name or type(model).__name__, feedback))
+        module.set_custom_reduce_scatter(ReduceScatter(groups, name or type(model).__name__, bool(compression.feedback)))
     return model

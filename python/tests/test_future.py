@@ -14,38 +14,38 @@ needs("torch")
 
 import torch  # noqa: E402
 from thc.torch.engine.bucket import Bucket  # noqa: E402
-from thc.torch.ddp.delivery import Delivery, Verdict  # noqa: E402
+from thc.torch.ddp.future import BucketFuture, PassError  # noqa: E402
 from thc.torch.compression.layout import Layout, Segment  # noqa: E402
 
 
-def bucket(delivery: Delivery, buffer: torch.Tensor) -> Bucket:
-    return Bucket(0, True, buffer, [], Layout("test", [Segment("p", 0, buffer.numel(), True)]), delivery, None)
+def bucket(future: BucketFuture, buffer: torch.Tensor) -> Bucket:
+    return Bucket(0, True, buffer, [], Layout("test", [Segment("p", 0, buffer.numel(), True)]), future, None)
 
 
 def test_the_future_has_the_bucket_in_it() -> None:
     """On a GPU a future waits for the streams of the tensors in it, and for nothing if there are none (`checks_gpu`)."""
     buffer = torch.ones(3)
-    delivery = Delivery(buffer, Verdict(), is_last=True)
-    assert not delivery.future.done()
-    threading.Thread(target=bucket(delivery, buffer).release).start()
-    assert delivery.future.wait() is buffer and delivery._promise.value() is buffer
+    future = BucketFuture(buffer, PassError(), is_last=True)
+    assert not future.future.done()
+    threading.Thread(target=bucket(future, buffer).release).start()
+    assert future.future.wait() is buffer and future._promise.value() is buffer
 
 
 def test_outside_of_a_backward_pass_the_future_raises() -> None:
     buffer = torch.ones(3)
-    delivery = Delivery(buffer, Verdict(), is_last=True)
-    bucket(delivery, buffer).release(thc.MissingError("gone"))
+    future = BucketFuture(buffer, PassError(), is_last=True)
+    bucket(future, buffer).release(thc.MissingError("gone"))
     with pytest.raises(RuntimeError, match="gone"):
-        delivery.future.wait()
+        future.future.wait()
 
 
 def test_a_bucket_is_released_once() -> None:
     buffer = torch.ones(3)
-    delivery = Delivery(buffer, Verdict(), is_last=True)
-    made = bucket(delivery, buffer)
+    future = BucketFuture(buffer, PassError(), is_last=True)
+    made = bucket(future, buffer)
     made.release()
     made.release(thc.MissingError("gone"))
-    assert torch.equal(delivery.future.wait(), torch.ones(3))
+    assert torch.equal(future.future.wait(), torch.ones(3))
 
 
 class Through(torch.autograd.Function):
@@ -63,15 +63,15 @@ class Through(torch.autograd.Function):
 
 
 def test_within_one_the_exception_comes_from_it_as_it_is_and_after_what_was_queued_later() -> None:
-    verdict, order = Verdict(), list[str]()
+    pass_error, order = PassError(), list[str]()
     buffer = torch.ones(3)
     error = thc.MissingError("gone")
 
     def hook() -> None:
-        delivery = Delivery(buffer, verdict, is_last=True)
+        future = BucketFuture(buffer, pass_error, is_last=True)
         # As DDP does, which waits for futures there.
-        torch.autograd.Variable._execution_engine.queue_callback(lambda: order.append(f"finalized {delivery.future.wait() is buffer}"))
-        threading.Thread(target=bucket(delivery, buffer).release, args=[error]).start()
+        torch.autograd.Variable._execution_engine.queue_callback(lambda: order.append(f"finalized {future.future.wait() is buffer}"))
+        threading.Thread(target=bucket(future, buffer).release, args=[error]).start()
 
     x = torch.ones(2, requires_grad=True)
     with pytest.raises(thc.MissingError) as raised:
@@ -79,7 +79,7 @@ def test_within_one_the_exception_comes_from_it_as_it_is_and_after_what_was_queu
     assert raised.value is error and order == ["finalized True"]
     assert bool(buffer.isnan().all()), "what is no mean is NaN"
     # It is told once.
-    Through.apply(x, lambda: verdict.await_end(is_last=True)).sum().backward()
+    Through.apply(x, lambda: pass_error.await_end(is_last=True)).sum().backward()
 
 
 def test_memory_that_is_forgotten_by_another_thread_is_there_all_the_same() -> None:

@@ -13,17 +13,17 @@ from thc.torch.device.choice import Choice, choose
 from thc.torch.device.codec import DeviceCodec
 from thc.torch.device.compressor import DeviceCompressor
 from thc.torch.device.lanes import LanesCodec
-from thc.torch.engine.options import IN_FLIGHT, Options
+from thc.torch.options import IN_FLIGHT, Options
 from thc.torch.engine.part import EnginePart
 from thc.torch.ranks.peers import Peers
 from thc.torch.hosts.rail_compressor import RailCompressor
 from thc.torch.hosts.rails import RailGroup
 
-__all__ = ["Carrier"]
+__all__ = ["CompressorSelector"]
 
 
 
-class Carrier:
+class CompressorSelector:
     """The compressor of a group. Before the first bucket it is the host's, which has what a checkpoint brings."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Carrier:
         compressed, whatever comes; ``parts`` may have reasons for it, too."""
         self._group, self._options, self._peers = group.rail if isinstance(group, RailGroup) else group, options, peers
         self._parts = parts
-        self.compressor = HostCompressor(self._group, options, peers)
+        self.compressor = HostCompressor(self._group, options)
         """What compresses buckets, or this rank's shares of them."""
         self.shares = RailCompressor(group, lambda: self.compressor, IN_FLIGHT, meanwhile) if isinstance(group, RailGroup) else None
         """What divides buckets among the ranks of a host."""
@@ -48,7 +48,7 @@ class Carrier:
             if made.kernels is not None:
                 where = LanesCodec if isinstance(self._group, CollectiveGroup) else DeviceCodec
                 before = self.compressor
-                self.compressor = DeviceCompressor(self._group, self._options, self._peers, where(self._group, device, made.kernels))
+                self.compressor = DeviceCompressor(self._group, self._options, where(self._group, device, made.kernels))
                 self.compressor.feedback.load(before.feedback.save())
             self.choice = made
             self._group.compresses_on = (made.where, made.why)

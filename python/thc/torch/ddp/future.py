@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import torch
 
-__all__ = ["Delivery", "Verdict"]
+__all__ = ["BucketFuture", "PassError"]
 
 
-class Verdict:
+class PassError:
     """What went wrong in a backward pass. It is raised from ``backward`` as it is, when DDP has done its own last work.
 
     DDP waits for futures in C++, and torch makes a ``RuntimeError`` of whatever a future raises there, after which the exception has lost
@@ -57,13 +57,13 @@ def _no_op() -> None:
     pass
 
 
-class Delivery:
+class BucketFuture:
     """What DDP waits for. The hook returns :attr:`future`, and the sequencer fulfils it, on the stream on which the bucket is written."""
 
-    def __init__(self, buffer: torch.Tensor, verdict: Verdict, is_last: bool, end: Callable[[], None] | None = None) -> None:
+    def __init__(self, buffer: torch.Tensor, pass_error: PassError, is_last: bool, end: Callable[[], None] | None = None) -> None:
         """``end`` is called when the backward pass under way has computed all gradients; it must not raise."""
         self._buffer = buffer
-        self._verdict = verdict if verdict.await_end(is_last, end) else None
+        self._pass_error = pass_error if pass_error.await_end(is_last, end) else None
         devices = [buffer.device] if buffer.device.type == "cuda" else None
         self._promise: torch.futures.Future[torch.Tensor] = torch.futures.Future(devices=devices)
         # What hangs on a future keeps an exception, which the future itself does not once it has gone through C++.
@@ -72,17 +72,17 @@ class Delivery:
     @property
     def in_backward(self) -> bool:
         """Whether a backward pass is under way."""
-        return self._verdict is not None
+        return self._pass_error is not None
 
     def set_result(self, error: BaseException | None) -> None:
         """Hands over the bucket as it is, or says what went wrong. A future waits for the streams of the tensors that are in it, as they
         are current where it is fulfilled: so the bucket has to be in it."""
         if error is None:
             self._promise.set_result(self._buffer)
-        elif self._verdict is None:
+        elif self._pass_error is None:
             self._promise.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
         else:
-            self._verdict.fail(error)
+            self._pass_error.fail(error)
             try:
                 # Nobody shall take for a mean what is half of one.
                 self._buffer.mul_(float("nan"))

@@ -9,23 +9,22 @@ import torch
 
 from thc import errors
 from thc.torch.engine.agreement import LOST, Route
-from thc.torch.engine.bucket import Bucket
+from thc.torch.engine.bucket import Bucket, PendingCalls
 from thc.torch.compression.compressor import Compressor
-from thc.torch.compression.flight import Flight
 from thc.torch.engine.pipeline import Pipeline
 from thc.torch.engine.steps import Steps
 
-__all__ = ["Passage"]
+__all__ = ["BucketTask"]
 
 
-class Passage:
+class BucketTask:
     """The work of a pipeline that averages a bucket as part of a step."""
 
     def __init__(self, pipeline: Pipeline, steps: Steps, bucket: Bucket) -> None:
         self._pipeline, self._steps, self._bucket = pipeline, steps, bucket
         self._compressor: Compressor | None = None
         self._fetched: Any = None
-        self._flight: Flight | None = None
+        self._calls: PendingCalls | None = None
         self._began = self._landed = 0.0
         """When its calls began and were over."""
         self._is_over = False
@@ -48,7 +47,7 @@ class Passage:
             return False
         if self._is_over:
             self.wait()
-        return self._flight is not None and not self._is_over
+        return self._calls is not None and not self._is_over
 
     def _begin(self) -> None:
         bucket, steps = self._bucket, self._steps
@@ -69,7 +68,7 @@ class Passage:
             self._began = time.perf_counter()
             # The sequencer itself works on a bucket that nothing comes after: that saves copies and waking other threads.
             wait = steps.is_alone(bucket) and not self._compressor.queues
-            self._flight = self._compressor.submit(bucket, self._fetched, steps.number, wait)
+            self._calls = self._compressor.submit(bucket, self._fetched, steps.number, wait)
             self._is_over = wait
         elif route is Route.HOLD and not bucket.foreign:
             lost = steps.error if isinstance(steps.error, LOST) else errors.GivenUpError("another rank has lost the parameter server")
@@ -77,18 +76,18 @@ class Passage:
             found = compressor.stand_in(bucket, lost)
             if found is not None:
                 self._compressor = compressor
-                self._fetched, self._flight = found
+                self._fetched, self._calls = found
 
     def wait(self) -> None:
-        assert self._compressor is not None and self._flight is not None
+        assert self._compressor is not None and self._calls is not None
         try:
-            self._finite = self._compressor.store(self._bucket, self._fetched, self._flight)
+            self._finite = self._compressor.store(self._bucket, self._fetched, self._calls)
         except BaseException as error:
             self._error = error
         self._landed = time.perf_counter()
 
     def end(self) -> None:
-        self._fetched = self._flight = None
+        self._fetched = self._calls = None
         bucket = self._bucket
         if bucket.doomed is not None:
             bucket.release(bucket.doomed)

@@ -1,0 +1,116 @@
+//! A group's settings: the keys of a TOML file, and of Python's keywords.
+
+use crate::errors;
+use crate::options::{Time, address, backend, cookie, faults, parse};
+use pyo3::prelude::*;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+use std::time::Duration;
+use thc_ps::Secret;
+use thc_transport::{DpdkOptions, IoName};
+use thc_worker::{Controller, ControllerUrl, GroupConfig};
+
+/// The keys of a group, as `thc-worker` has them.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Keys {
+    ps: Option<String>,
+    job: Option<u16>,
+    worker: Option<u8>,
+    workers: Option<u16>,
+    cookie: Option<Secret>,
+    bind: Option<String>,
+    join_timeout: Option<Time>,
+    timeout: Option<Time>,
+    patience: Option<Time>,
+    min_rto: Option<Time>,
+    seed: Option<u64>,
+    threads: Option<usize>,
+    recv_buffer: Option<usize>,
+    send_buffer: Option<usize>,
+    inject: Option<String>,
+    inject_seed: Option<u64>,
+    controller_ca: Option<PathBuf>,
+    controller_cert: Option<PathBuf>,
+    controller_key: Option<PathBuf>,
+    io: Option<IoName>,
+    dpdk: Option<DpdkOptions>,
+}
+
+impl Keys {
+    /// The keys in JSON. An error names the key that is wrong.
+    pub fn from_json(text: &str) -> Result<Keys, String> {
+        let given: Map<String, Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        for (key, value) in &given {
+            let alone = Value::Object(Map::from_iter([(key.clone(), value.clone())]));
+            serde_json::from_value::<Keys>(alone).map_err(|error| format!("{key}: {error}"))?;
+        }
+        serde_json::from_value(given.into()).map_err(|error| error.to_string())
+    }
+
+    /// The controller, if `ps` names one.
+    fn controller(&mut self, ps: &str) -> Result<Option<Controller>, String> {
+        let identity = match (self.controller_cert.take(), self.controller_key.take()) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => Some((cert, key)),
+            _ => return Err("give controller_cert and controller_key, or neither".to_owned()),
+        };
+        if !ControllerUrl::is_meant(ps) {
+            return Ok(None);
+        }
+        let mut controller = Controller::new(ps.parse().map_err(|error| format!("ps: {error}"))?);
+        controller.rank = self.worker;
+        controller.ca = self.controller_ca.take();
+        controller.identity = identity;
+        Ok(Some(controller))
+    }
+
+    /// What they say. It may wait for a name server.
+    pub fn config(mut self) -> Result<GroupConfig, String> {
+        let defaults = GroupConfig::default();
+        let time = |key: &str, time: Option<Time>, default: Duration| {
+            time.map_or(Ok(default), |time| time.read(key))
+        };
+        let ps = self.ps.take().ok_or("ps is missing")?;
+        let controller = self.controller(&ps)?;
+        let bind = self.bind.map_or(Ok(defaults.bind), |text| parse("bind", &text))?;
+        Ok(GroupConfig {
+            io: backend(self.io, &self.dpdk.unwrap_or_default(), bind.ip())?,
+            ps: if controller.is_some() { defaults.ps } else { address("ps", &ps)? },
+            controller,
+            job: self.job.unwrap_or(defaults.job),
+            worker: self.worker.unwrap_or(defaults.worker),
+            cookie: self.cookie.map_or(Ok(defaults.cookie), |secret| cookie(&secret))?,
+            workers: self.workers,
+            bind,
+            join_timeout: time("join_timeout", self.join_timeout, defaults.join_timeout)?,
+            timeout: time("timeout", self.timeout, defaults.timeout)?,
+            patience: time("patience", self.patience, defaults.patience)?,
+            min_rto: time("min_rto", self.min_rto, defaults.min_rto)?,
+            seed: self.seed,
+            threads: match self.threads.unwrap_or(defaults.threads) {
+                0 => return Err("threads is 0: give at least 1".to_owned()),
+                threads => threads,
+            },
+            recv_buffer: self.recv_buffer.unwrap_or(defaults.recv_buffer),
+            send_buffer: self.send_buffer.unwrap_or(defaults.send_buffer),
+            faults: faults(self.inject.as_deref(), self.inject_seed.unwrap_or(0))?,
+        })
+    }
+}
+
+/// Reads the settings of a group from a TOML file: the keys that it has, as JSON.
+#[pyfunction]
+pub fn read_config(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    let wrong = |message: String| errors::config(py, &format!("{}: {message}", path.display()));
+    let text = py.detach(|| std::fs::read_to_string(&path)).map_err(|error| wrong(error.to_string()))?;
+    let misread = |error: toml::de::Error| {
+        let end = error.span().map_or(0, |span| span.start.min(text.len()));
+        let line = 1 + text.as_bytes()[..end].iter().filter(|byte| **byte == b'\n').count();
+        wrong(format!("line {line}: {}", error.message()))
+    };
+    toml::from_str::<Keys>(&text).map_err(misread)?;
+    let found: Value = toml::from_str(&text).map_err(misread)?;
+    Ok(found.to_string())
+}
