@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use thc_model::payload::Encoding;
 use thc_model::{
-    Client, ClientConfig, Interval, ModelError, ModelJobConfig, ModelServerConfig, Pull, Push, ShardState, Spec,
+    Client, ClientConfig, Interval, ModelError, ModelJobConfig, ModelServerConfig, Pull, Push, ShardState,
+    Spec,
 };
 
 /// What a pull found: whether a shard runs, the epoch that all wait for, whether a shard is empty, versions and epochs of those

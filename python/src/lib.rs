@@ -9,8 +9,8 @@ mod adapt;
 mod asynchronous;
 mod collective;
 mod errors;
-mod keys;
 mod group;
+mod keys;
 mod logs;
 mod options;
 mod packed;
@@ -33,9 +33,9 @@ mod _native {
     #[pymodule_export]
     use super::collective::{Collective, CollectiveCall};
     #[pymodule_export]
-    use super::keys::read_config;
-    #[pymodule_export]
     use super::group::{Group, Handle, group_metrics};
+    #[pymodule_export]
+    use super::keys::read_config;
     #[pymodule_export]
     use super::logs::set_log;
     #[pymodule_export]

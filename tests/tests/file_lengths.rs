@@ -1,10 +1,10 @@
-//! No file is longer than a reader holds at once: 500 lines without its tests.
+//! No file is longer than a reader holds at once: 490 lines without its tests.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
 
 /// Lines of a file at most, without its tests.
-const MOST: usize = 400;
+const MOST: usize = 490;
 
 /// What is longer, and why.
 const EXCEPTIONS: [(&str, &str); 1] = [(

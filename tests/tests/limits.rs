@@ -15,13 +15,38 @@ const PRODUCT: &str = "controller dataplane p4 python/src testbed";
 const LEFT_OUT: [&str; 6] = ["tests", "benches", "examples", "build", "generated", "target"];
 
 /// Structs that have more fields, and why.
-const WIDE: &[(&str, &str)] = &[];
+const WIDE: &[(&str, &str)] = &[
+    (
+        "controller/thc-controller/src/config/options.rs: TargetOptions",
+        "the keys of a section as they are typed",
+    ),
+    ("dataplane/config/src/server/options.rs: ServerOptions", "the keys of a section as they are typed"),
+    ("dataplane/config/src/job/options.rs: JobOptions", "the keys of a section as they are typed"),
+    ("dataplane/worker/src/cli/options/keys.rs: Keys", "the keys of a file as they are typed"),
+    ("python/src/keys.rs: Keys", "the keys of a file as they are typed"),
+    ("dataplane/protocol/src/wire/welcome.rs: Welcome", "the fields of a packet"),
+    (
+        "dataplane/protocol/src/worker/parameters.rs: Parameters",
+        "the fields of a WELCOME, and what a worker adds",
+    ),
+    ("dataplane/transport/src/link/counts.rs: FrameCounts", "counters"),
+    ("testbed/demo/src/demo/report.rs: Report", "the fields of a JSON object"),
+    ("testbed/v1model/src/program.rs: Program", "the parts of a program as p4c writes them"),
+    ("dataplane/worker/src/config.rs: GroupConfig", "not divided yet"),
+    ("dataplane/worker/src/engine/calls/active.rs: Active", "not divided yet"),
+    ("dataplane/worker/src/engine/mod.rs: Engine", "not divided yet"),
+];
 
 /// Functions that are longer, and why.
 const LONG: &[(&str, &str)] = &[];
 
 /// Traits with one implementation, and why.
-const SINGLE: &[(&str, &str)] = &[];
+const SINGLE: &[(&str, &str)] = &[
+    ("dataplane/config/src/values/textual.rs: Textual", "a macro implements it for each value"),
+    ("dataplane/protocol/src/worker/mod.rs: Events", "tests and fuzzers have the others"),
+    ("dataplane/ps/src/exchange.rs: PacketHandler", "tests and benches have the others"),
+    ("dataplane/worker/src/engine/loan.rs: Loan", "whatever can be read and sent has it"),
+];
 
 #[derive(Default)]
 struct Found {

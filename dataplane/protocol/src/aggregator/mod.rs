@@ -364,9 +364,9 @@ impl Job {
             if !NORM && round == state.round && head_of != state.head {
                 return Err(DropReason::Mixed);
             }
-            let level = &config.level;
-            let arrival = Arrival { pass, head, payload, answered };
-            if let Some(event) = arrival.repeat::<NORM>((level, receivers, counters), state, packet, sink) {
+            let (arrival, of) =
+                (Arrival { pass, head, payload, answered }, (&config.level, &*receivers, &mut *counters));
+            if let Some(event) = arrival.repeat::<NORM>(of, state, packet, sink) {
                 return Ok(event);
             }
         }
@@ -384,11 +384,8 @@ impl Job {
             _ => K::raw_add(lanes, payload),
         }
         let more = if let Level::Root(_) = config.level { Header::count_of(head).max(1) } else { 1 };
-        let (seen, members, count) = if fresh {
-            (pass.bit, 1, more)
-        } else {
-            (state.seen | pass.bit, state.members.wrapping_add(1), state.count.saturating_add(more))
-        };
+        let (seen, members, count) = if fresh { (0, 0, 0) } else { (state.seen, state.members, state.count) };
+        let (seen, members, count) = (seen | pass.bit, members.wrapping_add(1), count.saturating_add(more));
         let complete = members >= config.quorum;
         let marked = !NORM && (ecn == Ecn::Ce || like.flags & FLAG_MARK != 0);
         let mark = marked || !fresh && state.mark;
@@ -396,9 +393,9 @@ impl Job {
         if complete {
             // P13: with the header in front of the lanes the slot is its RESULT from now on; of a rack, what it sends up (P35).
             let answer = pass.header(head);
-            if let Level::Rack { racks, rack, root, ports } = config.level {
+            if let Level::Rack { racks, rack: worker, root, ports } = config.level {
                 let flags = like.flags & FLAG_NUDGE | mark_of(mark);
-                Header { flags, num_workers: racks.count, worker: rack, count, ..answer }.emit(packet);
+                Header { flags, num_workers: racks.count, worker, count, ..answer }.emit(packet);
                 sink.unicast(port_of(root, ports, slot), answered, packet);
             } else {
                 let flags = mark_of(mark);

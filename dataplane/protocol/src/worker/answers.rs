@@ -54,7 +54,7 @@ impl Worker {
                     && self.believes(now, slot, round, norm.value, tx)
                     && let Finish::First(place) = self.norm.finish(now, 0, slot, round, false)
                 {
-                    (self.missing_norm, self.missing_racks) = (0, 0);
+                    (self.missing.norm, self.missing.racks) = (0, 0);
                     self.norm_result(place, norm.value, events);
                 }
             }
@@ -107,7 +107,7 @@ impl Worker {
         }
         let marked = ecn == Ecn::Ce || header.flags & FLAG_MARK != 0;
         if let Finish::First(place) = self.data.finish(now, ring, slot, round, marked) {
-            (self.missing_data, self.missing_racks) = (0, 0);
+            (self.missing.data, self.missing.racks) = (0, 0);
             events.result(place, header, payload);
             if self.data.was_late(slot, round) {
                 events.packet_late(place, self.data.kept_payload(slot, round));
@@ -173,7 +173,7 @@ impl Worker {
             return 0;
         }
         self.heard = now;
-        (self.missing_data, self.missing_racks) = (0, 0);
+        (self.missing.data, self.missing.racks) = (0, 0);
         let mut done = 0;
         while done < taken {
             let slot = SlotId(slot.0 + done as u16);
@@ -272,7 +272,7 @@ impl Worker {
         let stream = if nudge.kind == Kind::Norm { &mut self.norm } else { &mut self.data };
         if let Some(place) = stream.outstanding_packet(header.slot, header.round) {
             let missing = self.params.members() & !nudge.seen;
-            *(if nudge.kind == Kind::Norm { &mut self.missing_norm } else { &mut self.missing_data }) =
+            *(if nudge.kind == Kind::Norm { &mut self.missing.norm } else { &mut self.missing.data }) =
                 missing;
             self.count_absence(now, nudge.kind, (header.slot, header.round), place.call, missing);
         }

@@ -9,6 +9,7 @@ mod parameters;
 mod ports;
 mod racks;
 mod rtt;
+mod sending;
 mod stats;
 mod stream;
 mod waited;
@@ -22,7 +23,7 @@ pub use stats::{ProtocolStats, StreamStats};
 pub use stream::{PacketId, Tx};
 
 use crate::aggregator::Shard;
-use crate::wire::{HEADER_LEN, Header, Kind, Mode, NORM_LEN, RAW_LEN};
+use crate::wire::{HEADER_LEN, Header, Kind, NORM_LEN, RAW_LEN};
 use crate::{Policy, Round, SlotId, TableId};
 use call::Call;
 use std::collections::VecDeque;
@@ -79,6 +80,20 @@ struct Absence {
     since: Duration,
 }
 
+/// Whom packets wait for.
+#[derive(Debug, Default)]
+struct Missing {
+    /// Workers that the latest NUDGE has shown to be missing, by stream.
+    norm: u64,
+    data: u64,
+    /// Racks that the root waits for, by the latest NUDGE that it has sent.
+    racks: u64,
+    /// Members that have left (P25), and by stream the slot that cannot complete without some of them.
+    left: u64,
+    absence_norm: Option<Absence>,
+    absence_data: Option<Absence>,
+}
+
 /// A worker's protocol state.
 #[derive(Debug)]
 pub struct Worker {
@@ -98,15 +113,7 @@ pub struct Worker {
     ticked: Duration,
     stalled: Waited,
     silent: Waited,
-    /// Workers that the latest NUDGE has shown to be missing, by stream.
-    missing_norm: u64,
-    missing_data: u64,
-    /// Racks that the root waits for, by the latest NUDGE that it has sent.
-    missing_racks: u64,
-    /// Members that have left (P25), and by stream the slot that cannot complete without some of them.
-    left: u64,
-    absence_norm: Option<Absence>,
-    absence_data: Option<Absence>,
+    missing: Missing,
     failure: Option<SessionError>,
     /// Where a NORM of this worker was refused (P14).
     refused: Option<(SlotId, Round)>,
@@ -149,12 +156,7 @@ impl Worker {
             ticked: now,
             stalled: Waited::default(),
             silent: Waited::default(),
-            missing_norm: 0,
-            missing_data: 0,
-            missing_racks: 0,
-            left: 0,
-            absence_norm: None,
-            absence_data: None,
+            missing: Missing::default(),
             failure: None,
             refused: None,
             stats: ProtocolStats::default(),
@@ -236,7 +238,7 @@ impl Worker {
     /// Who is missing. Data in flight belong to an earlier call than norms in flight, so a worker that is
     /// missing there may be why others are missing here.
     fn missing_workers(&self) -> u64 {
-        if self.missing_data != 0 { self.missing_data } else { self.missing_norm }
+        if self.missing.data != 0 { self.missing.data } else { self.missing.norm }
     }
 
     /// Counts the time since the last tick.
@@ -289,17 +291,17 @@ impl Worker {
     /// The server has said which members have neither left nor ended (P25).
     pub fn handle_members(&mut self, now: Duration, here: u64) {
         self.heard = now;
-        self.left = self.params.members() & !here;
+        self.missing.left = self.params.members() & !here;
     }
 
     /// A NUDGE has shown that `missing` members are not in the slot of an outstanding packet. Fails the session if that
     /// slot cannot complete, because those that have left answer no NUDGE any more (P25).
     fn count_absence(&mut self, now: Duration, kind: Kind, slot: (SlotId, Round), call: u64, missing: u64) {
-        let members = missing & self.left & !self.params.worker.bit();
+        let members = missing & self.missing.left & !self.params.worker.bit();
         let spare = u32::from(self.params.workers.saturating_sub(self.params.quorum));
         let (stream, absence) = match kind {
-            Kind::Norm => (&self.norm, &mut self.absence_norm),
-            _ => (&self.data, &mut self.absence_data),
+            Kind::Norm => (&self.norm, &mut self.missing.absence_norm),
+            _ => (&self.data, &mut self.missing.absence_data),
         };
         let other = absence.filter(|it| it.slot != slot);
         if other.is_some_and(|it| stream.outstanding_packet(it.slot.0, it.slot.1).is_some()) {
@@ -336,116 +338,6 @@ impl Worker {
         }
     }
 
-    /// Sends the norms of queued calls as far as the window allows. A run of packets may belong to several calls.
-    pub fn send_norms(&mut self, now: Duration, tx: &mut impl Tx) {
-        if self.failure.is_some() {
-            return;
-        }
-        let header = self.header(Kind::Norm, TableId(0));
-        let mut places = [PacketId::default(); RUN];
-        loop {
-            let room = self.norm.room().min(RUN);
-            let mut count = 0;
-            while count < room
-                && let Some(call) = self.calls.get_mut(self.norm_call)
-            {
-                let number = self.first_call + self.norm_call as u64;
-                let more = (call.parts.len() - call.norms_sent).min(room - count);
-                for (place, partition) in places[count..count + more].iter_mut().zip(call.norms_sent..) {
-                    *place = PacketId { call: number, partition: partition as u32, packet: 0 };
-                }
-                call.norms_sent += more;
-                count += more;
-                if call.norms_sent == call.parts.len() {
-                    self.norm_call += 1;
-                }
-            }
-            if count == 0 {
-                return;
-            }
-            let (calls, first) = (&self.calls, self.first_call);
-            let write = |place: PacketId, payload: &mut [u8]| {
-                let call = &calls[(place.call - first) as usize];
-                payload.copy_from_slice(&call.norm_of(place.call, place.partition as usize).to_bytes());
-            };
-            self.norm.send(now, 0, count, &header, |i| places[i], write, tx);
-        }
-    }
-
-    /// The partition whose packets are to be written next by [`Self::fill`], and from which packet on, if its
-    /// call has its norms.
-    pub fn next_data(&mut self) -> Option<PacketId> {
-        if self.failure.is_some() {
-            return None;
-        }
-        while let Some(call) = self.calls.get_mut(self.data_call) {
-            if !call.has_norms() {
-                return None;
-            }
-            if !call.skip_sent() {
-                let (partition, packet) = call.cursor;
-                let part = &call.parts[partition];
-                if part.silent {
-                    let passed = self.data.pass_over((part.packets - packet) as usize) as u32;
-                    if passed == 0 {
-                        return None;
-                    }
-                    call.cursor.1 += passed;
-                    call.finish(partition, passed);
-                    self.retire();
-                    continue;
-                }
-                let number = self.first_call + self.data_call as u64;
-                return Some(PacketId { call: number, partition: partition as u32, packet });
-            }
-            self.data_call += 1;
-        }
-        None
-    }
-
-    /// Whether the window has room for data packets.
-    #[must_use]
-    pub fn has_room(&self) -> bool {
-        self.data.room() > 0
-    }
-
-    /// Writes and sends as many packets, from that of [`Self::next_data`] on, as fit in one run, at most
-    /// `limit`. They may belong to several partitions of one call that have the same choice. `write` fills a
-    /// payload. Returns the number of packets.
-    pub fn fill(
-        &mut self,
-        now: Duration,
-        tx: &mut impl Tx,
-        limit: usize,
-        write: impl FnMut(PacketId, &mut [u8]),
-    ) -> usize {
-        let Some(first) = self.next_data() else { return 0 };
-        let room = self.data.room_for(limit.min(RUN));
-        let call = &mut self.calls[self.data_call];
-        let mut places = [first; RUN];
-        let mut count = 0;
-        let as_first = call.parts[first.partition as usize];
-        while count < room && !call.skip_sent() {
-            let (partition, packet) = call.cursor;
-            if call.parts[partition].ring != as_first.ring || call.parts[partition].silent {
-                break;
-            }
-            let more = (call.parts[partition].packets - packet).min((room - count) as u32);
-            for (place, packet) in places[count..].iter_mut().zip(packet..packet + more) {
-                *place = PacketId { partition: partition as u32, packet, ..first };
-            }
-            count += more as usize;
-            call.cursor.1 += more;
-        }
-        if count == 0 {
-            return 0;
-        }
-        let kind = if as_first.mode == Mode::Raw { Kind::Raw } else { Kind::Data };
-        let header = self.header(kind, as_first.table);
-        self.data.send(now, as_first.ring, count, &header, |i| places[i], write, tx);
-        count
-    }
-
     /// Sends what is due: norms of queued calls, repetitions; gives up what is past its deadline; and
     /// fails the session when nothing has moved for too long. Call it after each burst and when
     /// [`Self::deadline`] has passed.
@@ -472,11 +364,11 @@ impl Worker {
             let missing = self.missing_workers() & !self.params.worker.bit();
             // An aggregator that is there has answered who asked, in the second half of the time-out at the latest (P20).
             let heard = silent < (self.params.max_rto * 4).min(waited / 4 * 3);
-            let late = heard && (missing != 0 || self.missing_racks != 0);
+            let late = heard && (missing != 0 || self.missing.racks != 0);
             let patient = self.params.patience > self.params.timeout;
             if late && waited >= self.params.patience {
                 self.fail(match missing {
-                    0 => SessionError::MissingRacks { missing: self.missing_racks, waited },
+                    0 => SessionError::MissingRacks { missing: self.missing.racks, waited },
                     _ => SessionError::Missing { missing, waited },
                 });
             } else if !late && (heard || !patient || silent >= self.params.timeout) {

@@ -11,11 +11,11 @@ impl Worker {
         let Some(rack) = self.params.rack else { return };
         let stream = if nudge.kind == Kind::Norm { &mut self.norm } else { &mut self.data };
         if stream.outstanding_packet(header.slot, header.round).is_some() {
-            self.missing_racks = u64::MAX >> (64 - u32::from(rack.racks.clamp(1, 64))) & !nudge.seen;
+            self.missing.racks = u64::MAX >> (64 - u32::from(rack.racks.clamp(1, 64))) & !nudge.seen;
         }
         if nudge.seen & rack.rack.bit() != 0 {
             // Its rack is complete.
-            (self.missing_norm, self.missing_data) = (0, 0);
+            (self.missing.norm, self.missing.data) = (0, 0);
         }
         // The rack asks its members in turn if it is not complete, so one of them is enough (P40).
         let asks = nudge.seen & rack.rack.bit() == 0 && stream.asks_for(header.slot, header.round);
