@@ -94,20 +94,29 @@ impl Admission {
     }
 }
 
-/// One for each number of a worker, whatever its job.
-pub(super) struct Admissions([Admission; MAX_WORKERS]);
+/// So many jobs, whose numbers follow each other, do not take each other's places.
+const JOBS: usize = 4;
+
+/// One for each number of a worker in each of [`JOBS`] jobs.
+pub(super) struct Admissions([Admission; JOBS * MAX_WORKERS]);
 
 impl Admissions {
-    pub const NONE: Admissions = Admissions([Admission::NONE; MAX_WORKERS]);
+    pub const NONE: Admissions = Admissions([Admission::NONE; JOBS * MAX_WORKERS]);
+
+    #[inline(always)]
+    fn place(head: &[u8; HEADER_LEN]) -> usize {
+        let (job, worker) = (usize::from(head[5]), usize::from(head[6]));
+        job % JOBS * MAX_WORKERS + worker % MAX_WORKERS
+    }
 
     /// Where the pass of a packet is, if it has one.
     #[inline(always)]
     pub fn get(&self, head: &[u8; HEADER_LEN]) -> &Admission {
-        &self.0[usize::from(head[6]) % MAX_WORKERS]
+        &self.0[Self::place(head)]
     }
 
-    /// Keeps the pass of the packet with this header, and gives it back.
+    /// Keeps the pass of the packet with this header.
     pub fn keep(&mut self, head: &[u8; HEADER_LEN], pass: Admission) {
-        self.0[usize::from(head[6]) % MAX_WORKERS] = pass;
+        self.0[Self::place(head)] = pass;
     }
 }
