@@ -7,26 +7,26 @@ use std::path::Path;
 /// Each room's name, folders, and maximum of product lines. Lower the maximum whenever a change removes lines.
 const ROOMS: &[(&str, &str, usize)] = &[
     ("codec", "dataplane/codec", 6_418),
-    ("protocol", "dataplane/protocol", 9_909),
+    ("protocol", "dataplane/protocol", 9_916),
     ("transport", "dataplane/transport", 5_080),
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 2_083),
-    ("worker", "dataplane/worker", 8_128),
+    ("worker", "dataplane/worker", 8_127),
     ("ps", "dataplane/ps", 6_249),
     ("config", "dataplane/config", 2_967),
     ("policy", "dataplane/policy", 1_054),
-    ("model server", "dataplane/model-server", 5_813),
+    ("model server", "dataplane/model-server", 5_820),
     ("p4", "p4", 4_508),
     ("controller", "controller", 9_683),
-    ("python", "python/src python/thc", 15_431),
+    ("python", "python/src python/thc", 15_433),
     ("testbed", "testbed", 12_510),
     ("packaging", "packaging", 1_421),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 69_217;
+const TESTS: usize = 68_212;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 74_696;
+const WORDS: usize = 71_476;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.

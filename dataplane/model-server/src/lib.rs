@@ -57,8 +57,8 @@ pub use config::{ModelJobConfig, ModelServerConfig};
 pub use counters::{ModelJobStats, ModelServerStats, ModelStats, Reason, Refusals, ShardStats};
 pub use error::ModelError;
 pub use server::ModelServer;
-pub use spec::{ModelBits, Prox, Spec, default_shard};
-pub use step::Optimizer;
+pub use spec::{ModelBits, Spec, default_shard};
+pub use step::{Optimizer, Prox};
 pub use tensors::{BLOCK, EXACT, Tensor, TensorBlock};
 pub use thc_config::values::{Interval, Secret, Size};
 

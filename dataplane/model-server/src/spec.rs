@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ModelError;
-use crate::step::Optimizer;
+use crate::step::{Optimizer, Prox};
 use crate::tensors::{self, EXACT, MAX_TENSORS, Tensor, TensorBlock};
 
 /// Coordinates of a shard unless a [`Spec`] says otherwise: 1 MiB, less than a millisecond under its lock. A worker encodes
@@ -35,21 +35,6 @@ pub enum ModelBits {
     /// As few as condition (2) allows with this μ: E‖Q(x) − x‖² ≤ μ ‖x − x̃‖² in each shard. Floats where 16 do not do.
     /// An accelerated model takes θ·μ, which is condition (4).
     Condition(f32),
-}
-
-/// The nonsmooth part h: its proximal operator is applied after each step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Prox {
-    /// λ₁ of λ₁‖x‖₁.
-    #[serde(default)]
-    pub l1: f32,
-    /// λ₂ of ½λ₂‖x‖².
-    #[serde(default)]
-    pub l2: f32,
-    /// Ω: every coordinate stays between these two.
-    #[serde(default)]
-    pub bounds: Option<(f32, f32)>,
 }
 
 /// A model. All its workers must give the same; the first to come makes it.

@@ -20,10 +20,23 @@
 use serde::{Deserialize, Serialize};
 use thc_codec::norm;
 
-use crate::spec::Prox;
-
 /// The largest magnitude of a model's numbers. Every lattice holds it, and no difference of two of them overflows.
 pub const LARGEST: f32 = 1.0e37;
+
+/// The nonsmooth part h: its proximal operator is applied after each step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prox {
+    /// λ₁ of λ₁‖x‖₁.
+    #[serde(default)]
+    pub l1: f32,
+    /// λ₂ of ½λ₂‖x‖².
+    #[serde(default)]
+    pub l2: f32,
+    /// Ω: every coordinate stays between these two.
+    #[serde(default)]
+    pub bounds: Option<(f32, f32)>,
+}
 
 /// [`Prox`] for one rate.
 #[derive(Clone, Copy, Debug)]

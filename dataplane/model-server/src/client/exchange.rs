@@ -6,58 +6,11 @@ use std::time::Instant;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::link::{Link, Stream, within};
+use super::link::{Exchange, Link, within};
 use super::{Client, PAUSE};
 use crate::counters::Reason;
 use crate::error::ModelError;
-use crate::wire::{Answer, Frame};
-
-/// The requests of a call to one shard, and their answers.
-#[derive(Default)]
-pub(super) struct Exchange {
-    frames: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-}
-
-impl Exchange {
-    pub fn of(frame: Frame) -> Self {
-        let mut exchange = Self::default();
-        exchange.add(frame);
-        exchange
-    }
-
-    pub fn add(&mut self, frame: Frame) {
-        self.frames.push((frame.finish(), None));
-    }
-
-    pub fn len(&self) -> usize {
-        self.frames.len()
-    }
-
-    /// The answers, in the order of the requests.
-    pub fn answers(&self) -> impl Iterator<Item = &[u8]> {
-        self.frames.iter().filter_map(|(_, answer)| answer.as_deref())
-    }
-
-    /// The answer to the only request.
-    pub fn answer(&self) -> &[u8] {
-        self.answers().next().unwrap_or(&[])
-    }
-
-    /// Sends all frames that are not answered, one after the other, and then receives their answers.
-    async fn run(&mut self, stream: &mut Stream) -> Result<(), ModelError> {
-        for (request, answer) in &self.frames {
-            if answer.is_none() {
-                stream.send(request).await?;
-            }
-        }
-        for (_, answer) in &mut self.frames {
-            if answer.is_none() {
-                *answer = Some(stream.receive().await?);
-            }
-        }
-        Ok(())
-    }
-}
+use crate::wire::Answer;
 
 /// A shard within a call.
 enum Turn {
@@ -105,7 +58,7 @@ impl Client {
                         Turn::Unanswered(exchange) => exchange,
                         Turn::Done => continue,
                     };
-                    if exchange.frames.is_empty() {
+                    if exchange.is_empty() {
                         continue;
                     }
                     let Some(mut stream) = self.streams[shard].take() else {

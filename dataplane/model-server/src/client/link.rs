@@ -290,6 +290,57 @@ fn endpoint(server: SocketAddr) -> Result<Endpoint, ModelError> {
     Ok(endpoint)
 }
 
+/// The requests of a call to one shard, and their answers.
+#[derive(Default)]
+pub(super) struct Exchange {
+    frames: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl Exchange {
+    pub fn of(frame: Frame) -> Self {
+        let mut exchange = Self::default();
+        exchange.add(frame);
+        exchange
+    }
+
+    pub fn add(&mut self, frame: Frame) {
+        self.frames.push((frame.finish(), None));
+    }
+
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// The answers, in the order of the requests.
+    pub fn answers(&self) -> impl Iterator<Item = &[u8]> {
+        self.frames.iter().filter_map(|(_, answer)| answer.as_deref())
+    }
+
+    /// The answer to the only request.
+    pub fn answer(&self) -> &[u8] {
+        self.answers().next().unwrap_or(&[])
+    }
+
+    /// Sends all frames that are not answered, one after the other, and then receives their answers.
+    pub async fn run(&mut self, stream: &mut Stream) -> Result<(), ModelError> {
+        for (request, answer) in &self.frames {
+            if answer.is_none() {
+                stream.send(request).await?;
+            }
+        }
+        for (_, answer) in &mut self.frames {
+            if answer.is_none() {
+                *answer = Some(stream.receive().await?);
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {

@@ -21,8 +21,7 @@ use crate::shard::Stamp;
 use crate::spec::Spec;
 use crate::tensors::TensorBlock;
 use crate::wire::{Answer, Frame, Request};
-use exchange::Exchange;
-use link::{Link, Peer, Stream};
+use link::{Exchange, Link, Peer, Stream};
 
 /// Pauses between attempts to reach a server.
 const PAUSE: Duration = Duration::from_millis(50);

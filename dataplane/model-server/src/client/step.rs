@@ -6,7 +6,7 @@ use thc_codec::rounding::Rounding;
 use thc_codec::signs::mix;
 use thc_codec::{CodecError, norm};
 
-use super::exchange::Exchange;
+use super::link::Exchange;
 use super::{Client, Pull, Pulled, Push, Pushed, ShardState, ShardView};
 use crate::counters::Reason;
 use crate::error::ModelError;

@@ -21,7 +21,6 @@ use crate::registry::Registry;
 use crate::spec::{MAX_SHARDS, MAX_WORKERS, Spec};
 use crate::transport::WINDOW;
 use crate::wire::{ADMIN, Answer, Frame, LONGEST_OPEN, NoFrame, Request, SMALL, is_name, read_frame, split};
-use requests::ShardRequests;
 
 /// How long a handshake and an introduction may take.
 const INTRODUCTION: Duration = Duration::from_secs(5);
@@ -239,7 +238,7 @@ impl Session {
         if !lock(&self.attached).insert((name.to_owned(), shard)) {
             return Err(malformed());
         }
-        let requests = ShardRequests { session: self, model, number: shard as usize };
+        let requests = self.shard(model, shard as usize);
         let longest = 64 + payload::max_len(requests.length());
         let mut answer = requests.attach();
         loop {

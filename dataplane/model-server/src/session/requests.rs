@@ -35,9 +35,16 @@ impl From<Broken> for Failure {
 
 /// A shard, as one worker uses it.
 pub(super) struct ShardRequests<'a> {
-    pub(super) session: &'a Session,
-    pub(super) model: Arc<Model>,
-    pub(super) number: usize,
+    session: &'a Session,
+    model: Arc<Model>,
+    number: usize,
+}
+
+impl Session {
+    /// A shard of a model that the client is attached to.
+    pub(super) fn shard(&self, model: Arc<Model>, number: usize) -> ShardRequests<'_> {
+        ShardRequests { session: self, model, number }
+    }
 }
 
 impl ShardRequests<'_> {

@@ -1,8 +1,9 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::spec::{ModelBits, Prox};
+use crate::spec::ModelBits;
 use crate::step::Optimizer;
+use crate::step::Prox;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

@@ -16,6 +16,15 @@ pub(super) struct Fed<'d> {
     pub left: &'d mut [f32],
 }
 
+/// What a task may be of, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Measure,
+    Compress,
+    Finish,
+    FeedBack,
+}
+
 /// What is to be done.
 pub(super) enum Work<'d> {
     /// The norms of all partitions.

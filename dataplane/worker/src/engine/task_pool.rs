@@ -8,7 +8,7 @@ use super::calls::{Active, BufferPool, Out, PartitionGroup};
 use super::compressor::Compressor;
 use super::loan::Bytes;
 use super::memory::{Borrowed, CallMemory, Memory, Pieces};
-use super::task::{Fed, Task, Work};
+use super::task::{Fed, Kind, Task, Work};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -67,15 +67,6 @@ impl<'d> TaskPool<'_, 'd> {
     pub fn is_busy(&self) -> bool {
         self.out > 0
     }
-}
-
-/// What a task may be of, the most urgent first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Measure,
-    Compress,
-    Finish,
-    FeedBack,
 }
 
 /// Hands tasks to a pool's threads.

@@ -11,8 +11,7 @@ pub(super) use cut::{GROUP, group_len};
 pub(super) use events::CallEvents;
 
 use super::memory::{CallMemory, Memory};
-use super::task::Task;
-use super::task_pool::Kind;
+use super::task::{Kind, Task};
 use crate::WorkerError;
 use std::collections::VecDeque;
 use thc_codec::error::CodecError;
