@@ -134,8 +134,12 @@ def test_a_worker_restarts(jobs: ParameterServer) -> None:
     crash = [sys.executable, "-c", script]
     first = run_together(lambda: join(jobs, number, 0), lambda: subprocess.run(crash, timeout=HANG, check=True))[0]
     found = outcomes(lambda: first.allreduce(ones()), lambda: subprocess.run(crash, timeout=HANG, capture_output=True))
-    assert isinstance(found[0], thc.ReformingError), found[0]
-    assert found[0].worker in (1, None)
+    # On a slow machine the first one's death is known before the second one comes.
+    if isinstance(found[0], thc.MissingError):
+        assert found[0].missing == [1], found[0]
+    else:
+        assert isinstance(found[0], thc.ReformingError), found[0]
+        assert found[0].worker in (1, None)
     first.close()
 
 
