@@ -147,7 +147,9 @@ impl<I: PacketIo> Engine<I> {
                 return false;
             }
         };
+        let mut worked = busy;
         while let Some(done) = tasks.next_done() {
+            worked = true;
             self.take_done(memory, done);
         }
         while tasks.wants_more() {
@@ -160,7 +162,7 @@ impl<I: PacketIo> Engine<I> {
             return true;
         }
         self.exchanges = 0;
-        let (mut worked, mut left) = (busy, self.group_len());
+        let mut left = self.group_len();
         while left > 0
             && let Some(mut task) = self.next_task(memory)
         {
