@@ -10,7 +10,7 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("protocol", "dataplane/protocol", 9_916),
     ("transport", "dataplane/transport", 5_080),
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 2_083),
-    ("worker", "dataplane/worker", 8_127),
+    ("worker", "dataplane/worker", 8_129),
     ("ps", "dataplane/ps", 6_249),
     ("config", "dataplane/config", 2_967),
     ("policy", "dataplane/policy", 1_054),
