@@ -7,10 +7,10 @@ use std::path::Path;
 /// Each room's name, folders, and maximum of product lines. Lower the maximum whenever a change removes lines.
 const ROOMS: &[(&str, &str, usize)] = &[
     ("codec", "dataplane/codec", 6_418),
-    ("protocol", "dataplane/protocol", 9_916),
+    ("protocol", "dataplane/protocol", 9_919),
     ("transport", "dataplane/transport", 5_080),
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 2_083),
-    ("worker", "dataplane/worker", 8_129),
+    ("worker", "dataplane/worker", 8_146),
     ("ps", "dataplane/ps", 6_249),
     ("config", "dataplane/config", 2_967),
     ("policy", "dataplane/policy", 1_054),
@@ -23,7 +23,7 @@ const ROOMS: &[(&str, &str, usize)] = &[
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 68_216;
+const TESTS: usize = 68_288;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
 const WORDS: usize = 71_519;

@@ -1,24 +1,18 @@
 //! A group of workers that reduce together.
 
 use crate::controller::Reporter;
-use crate::driver::{Driver, IDLE};
-use crate::engine::{Engine, EngineConfig, NAP, REPORT, RestoredFeedback};
+use crate::driver::Driver;
+use crate::engine::{Engine, EngineConfig, NAP, RestoredFeedback};
 use crate::probe::{ProbeAnswer, ask};
-use crate::random::random;
-use crate::{
-    AnyIo, Call, GroupConfig, Handle, Packed, PackedLayout, PackedTensor, Silence, Span, Stats, WorkerError,
-};
-use std::net::SocketAddr;
+use crate::rendezvous::rendezvous;
+use crate::{AnyIo, Call, GroupConfig, Handle, Packed, PackedLayout, PackedTensor, Span, Stats, WorkerError};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use thc_codec::definitions;
 use thc_codec::table::LookupTable;
-use thc_protocol::session::{JoinError, JoinEvent, Joiner, Joiners};
-use thc_protocol::wire::{MAX_PACKET, Welcome};
-use thc_protocol::worker::{Parameters, Workers};
-use thc_protocol::{Cookie, JobId, WorkerId};
-use thc_transport::PacketIo;
+use thc_protocol::wire::MAX_PACKET;
+use thc_protocol::worker::Parameters;
+use thc_protocol::{JobId, WorkerId};
 
 /// This process's membership in a job. Dropping it leaves the job.
 pub struct Group {
@@ -273,107 +267,5 @@ impl Drop for Group {
             }
             Ok(())
         });
-    }
-}
-
-/// Why joining has failed. That nobody listens at the server's port any more explains whatever else is missing.
-fn join_failure(io: &AnyIo, ps: SocketAddr, error: JoinError) -> WorkerError {
-    let (at, refused, waited) = match (io.refused(), error) {
-        (Some((at, since)), _) => (at, true, io.now().saturating_sub(since)),
-        (None, JoinError::Silent { waited }) => (ps, false, waited),
-        (None, JoinError::ShareSilent { at, waited, .. }) => (at, false, waited),
-        (None, error) => return error.into(),
-    };
-    Silence { at, refused, waited, joining: true }.into()
-}
-
-/// The error if the job has another number of workers than the program runs. Before WELCOME, a rack gives the number of its
-/// own members, which is at most that of all.
-fn wrong_number(config: &GroupConfig, event: &JoinEvent) -> Option<JoinError> {
-    let expected = config.workers?;
-    let workers = match event {
-        JoinEvent::Pending(_, members) => Some(u16::from(*members)).filter(|members| *members > expected)?,
-        JoinEvent::Welcome(welcome, members) => welcome.rack.map_or(u16::from(*members), |rack| rack.workers),
-        _ => return None,
-    };
-    (workers != expected).then_some(JoinError::Workers { job: JobId(config.job), workers, expected })
-}
-
-/// A turn of joining that takes longer is one in which this process was suspended.
-const LONGEST_TURN: Duration = Duration::from_secs(1);
-
-/// Joins through `io` (P22, P23). If the server has shares, it joins all of them (P24).
-fn rendezvous(io: &mut AnyIo, config: &GroupConfig) -> Result<(Joiners, Welcome, u8), WorkerError> {
-    let started = io.now();
-    let fresh = |now| {
-        let (job, worker, cookie) = (JobId(config.job), WorkerId(config.worker), Cookie(config.cookie));
-        let joiner = Joiner::new(job, worker, cookie, random(), definitions::digest(), now);
-        Joiners::new(joiner)
-    };
-    let mut joiners = fresh(started);
-    let mut buffer = [0; 64];
-    let mut shown = u64::MAX;
-    let mut reported = started;
-    // Time in which this process was suspended does not count.
-    let (mut last, mut suspended) = (started, Duration::ZERO);
-    loop {
-        let now = io.now();
-        suspended += now.saturating_sub(last).saturating_sub(LONGEST_TURN);
-        last = now;
-        let running = now.saturating_sub(suspended);
-        if let Some(error) = joiners.timeout_error(running, config.join_timeout) {
-            return Err(join_failure(io, config.ps, error));
-        }
-        if now >= reported + REPORT
-            && let Some(error) = joiners.timeout_error(running, REPORT)
-        {
-            reported = now;
-            match join_failure(io, config.ps, error) {
-                WorkerError::Silent(silence) => tracing::warn!("{}", silence.finding()),
-                WorkerError::Join(JoinError::Missing { missing, waited, .. }) => {
-                    tracing::warn!("waiting for {} for {:.0} s", Workers(missing), waited.as_secs_f64());
-                }
-                error => tracing::warn!("{error}"),
-            }
-        }
-        let at = |joiners: &Joiners, share| match share {
-            0 => config.ps,
-            share => joiners.shares()[share],
-        };
-        while let Some((share, packet)) = joiners.poll(now, &mut buffer) {
-            io.send_run(at(&joiners, share), packet, packet.len())?;
-        }
-        let due = joiners
-            .deadline()
-            .map_or(IDLE, |due| due.saturating_sub(now))
-            .clamp(Duration::from_millis(1), NAP * 10);
-        io.wait(due)?;
-        let mut event = None;
-        io.recv_burst(&mut |origin, packet| {
-            if let Some(share) = (0..joiners.count()).find(|&share| at(&joiners, share) == origin.from)
-                && let Some(new) = joiners.handle(now, share, packet)
-            {
-                event = Some(new);
-            }
-        })?;
-        if let Some(error) = event.and_then(|event| wrong_number(config, &event)) {
-            return Err(error.into());
-        }
-        match event {
-            Some(JoinEvent::Welcome(welcome, workers)) => return Ok((joiners, welcome, workers)),
-            Some(JoinEvent::Failed(error)) => return Err(error.into()),
-            Some(JoinEvent::Pending(joined, workers)) if joined != shown => {
-                shown = joined;
-                tracing::info!("{} of {workers} workers of job {} are here", joined.count_ones(), config.job);
-            }
-            Some(JoinEvent::PendingRacks(joined, racks)) if joined != shown => {
-                shown = joined;
-                let here = joined.count_ones();
-                tracing::info!("this rack is here; {here} of {racks} racks of job {} are", config.job);
-            }
-            // Somebody has restarted while this worker went from share to share.
-            Some(JoinEvent::Reforming(_) | JoinEvent::Changed(_)) => joiners = fresh(now),
-            _ => {}
-        }
     }
 }

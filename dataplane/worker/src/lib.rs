@@ -34,6 +34,7 @@ mod group;
 mod io;
 mod probe;
 mod random;
+mod rendezvous;
 mod seat;
 mod stats;
 

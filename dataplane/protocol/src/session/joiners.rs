@@ -117,6 +117,13 @@ impl Joiners {
         None
     }
 
+    /// The members of the session that have not left (P25), one bit each. A member that has left one share may still answer
+    /// for its packets at another.
+    #[must_use]
+    pub fn members_here(&self) -> u64 {
+        self.all.iter().fold(0, |here, joiner| here | joiner.members_here())
+    }
+
     /// Takes a control packet of a share. WELCOME is reported when every share has sent it.
     pub fn handle(&mut self, now: Duration, share: usize, packet: &[u8]) -> Option<JoinEvent> {
         match self.all.get_mut(share)?.handle(now, packet)? {
@@ -148,11 +155,7 @@ impl Joiners {
             }
             // Only the first share decides who is in the session.
             JoinEvent::Pending(..) | JoinEvent::PendingRacks(..) if share > 0 => None,
-            JoinEvent::Here(_) => {
-                // Whoever has left one share may still answer for its packets at another.
-                let here = self.all.iter().fold(0, |here, joiner| here | joiner.members_here());
-                Some(JoinEvent::Here(here))
-            }
+            JoinEvent::Here(_) => Some(JoinEvent::Here(self.members_here())),
             JoinEvent::Changed(change) if share > 0 && self.welcomed & (1 << share) == 0 => {
                 let at = *self.shares().get(share)?;
                 Some(JoinEvent::Failed(JoinError::ShareDiffers { share, at, change }))

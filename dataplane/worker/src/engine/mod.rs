@@ -126,6 +126,7 @@ impl<I: PacketIo> Engine<I> {
             first_seq: 0,
         };
         engine.set_limits();
+        engine.worker.handle_members(engine.io.now(), engine.joiners.members_here());
         Ok(engine)
     }
 
@@ -159,6 +160,7 @@ impl<I: PacketIo> Engine<I> {
         self.capacity = capacity;
         self.begin(welcome, workers)?;
         self.joiners = joiners;
+        self.worker.handle_members(self.io.now(), self.joiners.members_here());
         self.calls.fail_all(&SessionError::Reforming { worker: WorkerId::NONE }.into());
         self.calls.count_anew();
         self.failed = None;
