@@ -30,7 +30,7 @@ BOUNDED := bounded=; if command -v timeout >/dev/null; then \
     else bounded='timeout -k 30 $(TEST_TIMEOUT)'; fi; fi
 
 # Debian packages that tests use. If they cannot be installed, the tests that need them report that they were not run.
-TEST_PACKAGES := libdpdk-dev libclang-dev pkg-config iproute2 ethtool tshark valgrind chromium fonts-dejavu-core \
+TEST_PACKAGES := libdpdk-dev libclang-dev pkg-config iproute2 ethtool tshark valgrind \
     user-mode-linux kmod qemu-system-x86 python3-numpy python3-sklearn dpkg-dev
 # A further package for benchmarks, which has dpdk-testpmd.
 bench: TEST_PACKAGES += dpdk-dev

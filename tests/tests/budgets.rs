@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Each room's name, folders, and maximum of product lines. Lower the maximum whenever a change removes lines.
 const ROOMS: &[(&str, &str, usize)] = &[
-    ("codec", "dataplane/codec", 6_418),
+    ("codec", "dataplane/codec", 6_408),
     ("protocol", "dataplane/protocol", 9_919),
     ("transport", "dataplane/transport", 5_080),
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 2_083),

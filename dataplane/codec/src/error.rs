@@ -117,16 +117,6 @@ pub enum CodecError {
         /// The usable values, in words.
         allowed: &'static str,
     },
-    /// A gradient with a coordinate that is infinite or NaN.
-    #[error("coordinate {coordinate} of the gradient of worker {worker} is {value}, it must be finite")]
-    NotFinite {
-        /// The worker whose gradient it is.
-        worker: usize,
-        /// First such coordinate.
-        coordinate: usize,
-        /// Its value.
-        value: f32,
-    },
     /// A message that cannot be decoded.
     #[error("a compressed message is not readable: {reason}")]
     Message {
