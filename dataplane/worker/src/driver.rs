@@ -63,13 +63,25 @@ impl<I: PacketIo> Driver<I> {
         self.with_engine(|engine| {
             let number = engine.submit(data.len(), call)?;
             loop {
-                engine.run(&mut Borrowed::new(number, data), || self.giving_up.load(Ordering::SeqCst));
-                self.heed(engine);
+                self.drive(engine, &mut Borrowed::new(number, data), || false);
                 if let Some(outcome) = engine.take_outcome(number) {
                     return outcome;
                 }
             }
         })
+    }
+
+    /// Drives the engine until its oldest call is done, the session is given up, or `until` says so; without calls,
+    /// by one step.
+    fn drive(&self, engine: &mut Engine<I>, lent: &mut Borrowed<'_>, until: impl Fn() -> bool) {
+        if engine.pending_calls() > 0 {
+            engine.run(lent, || self.giving_up.load(Ordering::SeqCst) || until());
+        } else {
+            engine.step(lent);
+        }
+        if self.giving_up.swap(false, Ordering::SeqCst) && engine.failure().is_none() {
+            engine.end(WorkerError::GivenUp);
+        }
     }
 
     /// Drives asynchronous calls, and answers other workers while there are none, until [`Self::close`].
@@ -91,23 +103,14 @@ impl<I: PacketIo> Driver<I> {
     /// One turn of the background thread; whether more is to be done at once.
     fn turn(&self) -> Result<bool, WorkerError> {
         let mut engine = self.lock()?;
-        self.heed(&mut engine);
         if engine.failure().is_some() {
             // The others may not have heard yet why this worker stopped.
             let _ = engine.serve_others();
-            return Ok(false);
-        }
-        if engine.pending_calls() > 0 {
-            let leave = || {
-                self.foreground.load(Ordering::SeqCst) > 0
-                    || self.closing.load(Ordering::SeqCst)
-                    || self.giving_up.load(Ordering::SeqCst)
-            };
-            engine.run(&mut Borrowed::empty(), leave);
         } else {
-            engine.step(&mut Borrowed::empty());
+            let until = || self.foreground.load(Ordering::SeqCst) > 0 || self.closing.load(Ordering::SeqCst);
+            self.drive(&mut engine, &mut Borrowed::empty(), until);
         }
-        Ok(engine.pending_calls() > 0)
+        Ok(engine.failure().is_none() && engine.pending_calls() > 0)
     }
 
     /// Makes every call under way, and every later one of this session, fail, without waiting.
@@ -125,12 +128,6 @@ impl<I: PacketIo> Driver<I> {
     /// A session begins that nobody has given up.
     pub fn begin_anew(&self) {
         self.giving_up.store(false, Ordering::SeqCst);
-    }
-
-    fn heed(&self, engine: &mut Engine<I>) {
-        if self.giving_up.swap(false, Ordering::SeqCst) && engine.failure().is_none() {
-            engine.end(WorkerError::GivenUp);
-        }
     }
 
     /// Ends [`Self::run_background`].
