@@ -15,7 +15,7 @@ endif
 
 # Arguments for `thc demo`: make demo ARGS="--steps 100 --workers 8"
 ARGS ?=
-# The demo's aggregator: make demo AGGREGATOR=ps, controller, shares, dpdk or bmv2
+# The demo's aggregator: make demo AGGREGATOR=ps, controller, shares, interpreted, dpdk or bmv2
 AGGREGATOR ?= ps
 # The transport of the Debian package: make deb IO=dpdk
 IO ?= udp
@@ -46,7 +46,8 @@ help: ## List these targets
 
 demo: toolchain $(filter dpdk,$(AGGREGATOR)) ## Build, then train a small model through THC and compare with exact averaging
 	cargo build --profile demo --package thc-demo --package thc-ps --bins \
-	    $(if $(filter controller bmv2,$(AGGREGATOR)),--package thc-controller,--no-default-features --features thc-ps/cli) \
+	    $(if $(filter controller interpreted bmv2,$(AGGREGATOR)),--package thc-controller,--no-default-features --features thc-ps/cli) \
+	    $(if $(filter interpreted,$(AGGREGATOR)),--package thc-v1model) \
 	    $(if $(filter dpdk,$(AGGREGATOR)),--features thc-demo/dpdk$(comma)thc-ps/dpdk)
 	@"$(CARGO_TARGET_DIR)"/demo/thc demo --aggregator $(AGGREGATOR) $(ARGS)
 

@@ -88,13 +88,13 @@ struct StudyArgs {
                         thc demo --workers 8 --steps 200\n  \
                         thc demo --steps 50 --loss 0.01                 (same result, more packets)\n  \
                         thc demo --aggregator dpdk                      (same result, bypasses the kernel)\n  \
-                        thc demo --aggregator bmv2                      (a P4 switch adds up)\n  \
+                        thc demo --aggregator interpreted               (the P4 switch's program adds up)\n  \
                         thc demo --text book.txt --json > report.json")]
 struct DemoArgs {
     /// Worker processes
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
     workers: u8,
-    /// Optimizer steps [default: 400, through BMv2 60]
+    /// Optimizer steps [default: 400, through a switch program 60]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     steps: Option<u32>,
     /// Text to learn: any file of at least 2 KiB
@@ -310,7 +310,7 @@ fn execute(command: Subcommands) -> Result<()> {
         Subcommands::Papers(args) => study("papers", &args),
         Subcommands::Simulate(args) => study("simulate", &args),
         Subcommands::Demo(args) => {
-            let slow = args.aggregator == Aggregator::Bmv2;
+            let slow = args.aggregator.is_slow();
             let plan = DemoPlan {
                 text: args.text,
                 workers: args.workers,

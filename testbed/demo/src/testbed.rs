@@ -55,7 +55,7 @@ impl Testbed {
                 network.hosts().iter().try_for_each(|host| host.assign()).map_err(no)?;
                 Hosts::Lan(network)
             }
-            Aggregator::Controller | Aggregator::Dpdk => {
+            Aggregator::Controller | Aggregator::Dpdk | Aggregator::Interpreted => {
                 return Err(Error::Usage("a testbed has the aggregator ps, shares or bmv2".to_owned()));
             }
         };

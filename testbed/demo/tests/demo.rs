@@ -93,18 +93,17 @@ fn lost_packets_change_nothing_but_the_traffic() {
     assert!((ratio - 1.0).abs() < 0.1, "{ratio}");
 }
 
-#[test]
-fn a_switch_aggregates() {
+/// The demo through a switch program, or why it was not run.
+fn through_a_switch(aggregator: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
-    let output = demo(folder.path(), "--aggregator bmv2 --loss 0.1");
+    let output = demo(folder.path(), &format!("--aggregator {aggregator} --loss 0.1"));
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("leave --loss out"));
-    let output = demo(folder.path(), "--aggregator bmv2 --workers 2 --steps 3 --json");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let output = demo(folder.path(), &format!("--aggregator {aggregator} --workers 2 --steps 3 --json"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if said.contains("simple_switch_grpc not found") || said.contains("no hosts for the workers") {
         assert_eq!(output.status.code(), Some(1));
-        println!("not run: {said}");
-        return;
+        return Err(said);
     }
     assert!(output.status.success(), "{said}");
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -113,6 +112,20 @@ fn a_switch_aggregates() {
     assert!(nmse > 1e-4 && nmse < 0.1, "{nmse}");
     assert_eq!(found["traffic"]["coordinates"], 2 * 3 * number(&found, "/parameters") as u64);
     assert!(found["server"].is_null());
+    Ok(())
+}
+
+#[test]
+fn an_interpreted_switch_aggregates() {
+    through_a_switch("interpreted").unwrap();
+}
+
+#[test]
+fn a_switch_aggregates() {
+    if let Err(reason) = through_a_switch("bmv2") {
+        println!("not run: {reason}");
+        return;
+    }
     // Of the network nothing is left.
     let names = Command::new("ip").args(["netns", "list"]).output().unwrap();
     assert!(!String::from_utf8_lossy(&names.stdout).contains("thc-"), "{names:?}");

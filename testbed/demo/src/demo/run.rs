@@ -37,6 +37,15 @@ pub enum Aggregator {
     Dpdk,
     /// The p4lang project's software switch, with a smaller model, since it takes milliseconds for a packet; needs root
     Bmv2,
+    /// The same switch program in this project's interpreter, with nothing to install and no root
+    Interpreted,
+}
+
+impl Aggregator {
+    /// Whether each packet takes milliseconds.
+    pub fn is_slow(self) -> bool {
+        matches!(self, Self::Bmv2 | Self::Interpreted)
+    }
 }
 
 /// The options of `thc demo`.
@@ -66,8 +75,8 @@ impl Options {
                     .to_owned(),
             )),
             Aggregator::Controller if !cfg!(feature = "controller") => Err(Error::no_controller()),
-            Aggregator::Bmv2 if self.loss > 0.0 => {
-                Err(Error::Usage("thc-ps injects losses, and BMv2 does not: leave --loss out".to_owned()))
+            Aggregator::Bmv2 | Aggregator::Interpreted if self.loss > 0.0 => {
+                Err(Error::Usage("thc-ps injects losses, and a switch does not: leave --loss out".to_owned()))
             }
             Aggregator::Shares if self.plan.workers < 2 => Err(Error::one_worker("--aggregator ps")),
             _ => Text::read(&self.plan.text).map(|_| ()),
@@ -172,6 +181,18 @@ impl Running {
                 let children = vec![running, controller];
                 Ok(Self { children, site: Some(site), ..Self::new(switch::OWN) })
             }
+            Aggregator::Interpreted => {
+                let port = ports::find_free(1).map_err(Error::Process)?;
+                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+                let running =
+                    start(children, switch::INTERPRETER, switch::interpreter(address, job.workers))?;
+                let p4runtime = hear(children, |line| line.strip_prefix("ready ")?.parse().ok())?;
+                let arguments = switch::interpreter_controller(folder, job, p4runtime, address)?;
+                let controller = start(children, controller::PROGRAM, arguments)?;
+                let addresses = hear(children, controller::ready())?;
+                options.say(format_args!("the switch program, interpreted, at {address}\n{addresses}"));
+                Ok(Self { children: vec![running, controller], ..Self::new(address) })
+            }
         }
     }
 }
@@ -201,7 +222,7 @@ fn run_compressed(
             share: running.share.clone(),
             controller: running.controller.clone(),
             link: running.links.as_ref().map(|links| links.link(worker)),
-            slow: running.site.is_some(),
+            slow: options.aggregator.is_slow(),
             feedback: options.feedback,
         };
         let order = serde_json::to_string(&order).map_err(Error::Event)?;
@@ -224,7 +245,7 @@ fn run_compressed(
         all
     });
     let totals = totals.as_ref().map(Server::from_totals).or(beside);
-    if totals.is_none() && running.site.is_none() {
+    if totals.is_none() && !options.aggregator.is_slow() {
         let text = "thc-ps ended without reporting its totals (are all programs of the same build?)";
         return Err(Error::Failure(text.to_owned()));
     }

@@ -1,5 +1,6 @@
-//! The demo through BMv2. Every worker runs on a host of its own, which is a network namespace at a port of the switch.
-//! thc-controller loads the program and creates the job.
+//! The demo through the switch program: in BMv2, where every worker runs on a host of its own, which is a network namespace at a
+//! port of the switch, or in the interpreter thc-v1model, whose hosts are the workers' sockets. thc-controller loads the program
+//! and creates the job.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,8 @@ use super::controller::JOB;
 use super::server::{self, Job};
 use crate::error::{Error, Result};
 
+/// The name of the interpreter's program.
+pub const INTERPRETER: &str = "thc-v1model";
 /// The name of BMv2's program.
 pub const PROGRAM: &str = "simple_switch_grpc";
 /// The compiled switch program, which p4c made from `p4/v1model`.
@@ -92,40 +95,69 @@ impl Site {
         Ok(())
     }
 
-    /// Writes the configuration of a controller for the switch and the job, and returns the command that starts it.
+    /// Writes the configuration of the switch's controller, and returns the command that starts it.
     pub fn controller(&self, folder: &Path, job: &Job) -> Result<Vec<String>> {
-        let write = |name: &str, bytes: &[u8]| {
-            let path = folder.join(name);
-            std::fs::write(&path, bytes).map_err(|source| Error::File { path: path.clone(), source })?;
-            Ok::<_, Error>(path.display().to_string())
-        };
-        write("thc.json", SWITCH_PROGRAM)?;
-        let mut text = format!(
-            "[[target]]\nname = \"switch\"\naddress = \"{}\"\nip = \"{}\"\ndevice_config = \"thc.json\"\n\
-             pass_ports = [401, 402, 403, 404, 405, 406, 407]\n",
-            self.p4runtime,
-            OWN.ip()
-        );
-        for (port, host) in (1..).zip(self.network.hosts()) {
-            text += &format!("[[target.station]]\nmac = \"{}\"\nport = {port}\n", host.mac);
-        }
-        text += &format!(
-            "[[job]]\nname = \"{JOB}\"\njob = {}\ncookie = \"{:#x}\"\nworkers = {}\nbits = {}\nseed = \"{:#x}\"\n\
-             data_slots = {SLOTS}\n",
-            server::JOB,
-            job.cookie,
-            job.workers,
-            job.bits,
-            job.seed,
-        );
-        let file = write("thc-controller.toml", text.as_bytes())?;
-        let words =
-            ["run", "--config", &file, "--state", "none", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
-        Ok(words.map(str::to_owned).to_vec())
+        let stations = self.network.hosts().iter().map(|host| host.mac.to_string());
+        controller(folder, job, (self.p4runtime, OWN), stations)
     }
 
     /// The hosts.
     pub fn network(&self) -> &Network {
         &self.network
     }
+}
+
+/// The command of an interpreter at `at` with a port for each worker.
+pub fn interpreter(at: SocketAddr, workers: u8) -> Vec<String> {
+    let (at, workers) = (at.to_string(), workers.to_string());
+    ["--listen", &at, "--p4runtime", "127.0.0.1:0", "--hosts", &workers].map(str::to_owned).to_vec()
+}
+
+/// Writes the configuration of an interpreter's controller, and returns the command that starts it. `p4runtime` and `at` are the
+/// addresses of the interpreter.
+pub fn interpreter_controller(
+    folder: &Path,
+    job: &Job,
+    p4runtime: SocketAddr,
+    at: SocketAddr,
+) -> Result<Vec<String>> {
+    let stations = (1..=job.workers).map(|port| format!("02:00:00:00:00:{port:02x}"));
+    controller(folder, job, (p4runtime, at), stations)
+}
+
+/// Writes the program and the configuration of a controller for a switch and the job, and returns the command that starts it.
+/// The stations' Ethernet addresses are in the order of the ports, from 1 on.
+fn controller(
+    folder: &Path,
+    job: &Job,
+    (p4runtime, aggregator): (SocketAddr, SocketAddr),
+    stations: impl Iterator<Item = String>,
+) -> Result<Vec<String>> {
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.join(name);
+        std::fs::write(&path, bytes).map_err(|source| Error::File { path: path.clone(), source })?;
+        Ok::<_, Error>(path.display().to_string())
+    };
+    write("thc.json", SWITCH_PROGRAM)?;
+    let mut text = format!(
+        "[[target]]\nname = \"switch\"\naddress = \"{p4runtime}\"\nip = \"{}\"\ndevice_config = \"thc.json\"\n\
+         pass_ports = [401, 402, 403, 404, 405, 406, 407]\n",
+        aggregator.ip()
+    );
+    for (port, mac) in (1..).zip(stations) {
+        text += &format!("[[target.station]]\nmac = \"{mac}\"\nport = {port}\n");
+    }
+    text += &format!(
+        "[[job]]\nname = \"{JOB}\"\njob = {}\ncookie = \"{:#x}\"\nworkers = {}\nbits = {}\nseed = \"{:#x}\"\n\
+         data_slots = {SLOTS}\n",
+        server::JOB,
+        job.cookie,
+        job.workers,
+        job.bits,
+        job.seed,
+    );
+    let file = write("thc-controller.toml", text.as_bytes())?;
+    let words =
+        ["run", "--config", &file, "--state", "none", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    Ok(words.map(str::to_owned).to_vec())
 }
