@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use thc_ps::Secret;
 use thc_transport::{DpdkOptions, IoName};
-use thc_worker::{Controller, ControllerUrl, GroupConfig};
+use thc_worker::{Controller, ControllerUrl, GroupConfig, Seat, Timeouts};
 
 /// The keys of a group, as `thc-worker` has them.
 #[derive(Default, Deserialize)]
@@ -77,17 +77,21 @@ impl Keys {
         let bind = self.bind.map_or(Ok(defaults.bind), |text| parse("bind", &text))?;
         Ok(GroupConfig {
             io: backend(self.io, &self.dpdk.unwrap_or_default(), bind.ip())?,
-            ps: if controller.is_some() { defaults.ps } else { address("ps", &ps)? },
+            seat: Seat {
+                ps: if controller.is_some() { defaults.seat.ps } else { address("ps", &ps)? },
+                job: self.job.unwrap_or(defaults.seat.job),
+                worker: self.worker.unwrap_or(defaults.seat.worker),
+                cookie: self.cookie.map_or(Ok(defaults.seat.cookie), |secret| cookie(&secret))?,
+            },
             controller,
-            job: self.job.unwrap_or(defaults.job),
-            worker: self.worker.unwrap_or(defaults.worker),
-            cookie: self.cookie.map_or(Ok(defaults.cookie), |secret| cookie(&secret))?,
             workers: self.workers,
             bind,
-            join_timeout: time("join_timeout", self.join_timeout, defaults.join_timeout)?,
-            timeout: time("timeout", self.timeout, defaults.timeout)?,
-            patience: time("patience", self.patience, defaults.patience)?,
-            min_rto: time("min_rto", self.min_rto, defaults.min_rto)?,
+            timeouts: Timeouts {
+                join: time("join_timeout", self.join_timeout, defaults.timeouts.join)?,
+                progress: time("timeout", self.timeout, defaults.timeouts.progress)?,
+                patience: time("patience", self.patience, defaults.timeouts.patience)?,
+                min_rto: time("min_rto", self.min_rto, defaults.timeouts.min_rto)?,
+            },
             seed: self.seed,
             threads: match self.threads.unwrap_or(defaults.threads) {
                 0 => return Err("threads is 0: give at least 1".to_owned()),

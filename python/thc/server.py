@@ -71,7 +71,7 @@ class Server:
         return self._native.address
 
     def stats(self) -> dict[str, Any]:
-        """All counters, as ``thc-ps --stats-json`` writes them."""
+        """All counters, as ``thc-ps --json`` prints them."""
         found: dict[str, Any] = json.loads(self._native.stats_json())
         return found
 

@@ -300,13 +300,7 @@ def check_counters(client):
         read[name] = len(cells)
         cell = client.counter(name, counter.size - 1)
         cell.counter_entry.data.packet_count = 5
-        client.write(("MODIFY", cell))
-        assert client.read(client.counter(name, counter.size - 1))[0].counter_entry.data.packet_count == 5
-        cell.counter_entry.data.packet_count = 0
-        client.write(("MODIFY", cell))
-        assert client.codes(("INSERT", cell), ("DELETE", cell)) == ["INVALID_ARGUMENT"] * 2
-        assert client.codes(("MODIFY", client.counter(name, counter.size))) == ["OUT_OF_RANGE"]
-        assert client.codes(("MODIFY", client.counter(name, -1))) == ["INVALID_ARGUMENT"]
+        assert client.codes(("MODIFY", cell)) == ["UNIMPLEMENTED"]
     return ", ".join(f"{name} {size}" for name, size in read.items())
 
 

@@ -30,7 +30,7 @@ fn server(shards: u8, out: &Path) -> String {
     format!(
         "{ps} --io dpdk --dpdk-hugepages=false --dpdk-address=10.78.0.1/24 --dpdk-device=net_tap0,iface=thc0 \
              --listen 10.78.0.1:9000 --job 1 --cookie {COOKIE} --workers {WORKERS} --granularity 30 --fraction 1/32 \
-             --shards {shards} --stats-json {stats} >{log} 2>&1 &\n\
+             --shards {shards} --json 2>{log} >{stats} &\n\
          server=$!\n",
         ps = word(&binary("thc-ps")),
         log = word(&out.join("log")),
@@ -108,7 +108,8 @@ fn rules_lead_every_shards_packets_to_its_queue() {
         std::fs::create_dir(&out).unwrap();
         script += &server(shards, &out);
         let log = word(&out.join("log"));
-        writeln!(script, "until grep ^ready {log}; do kill -0 $server; sleep 0.2; done").unwrap();
+        let stats = word(&out.join("stats"));
+        writeln!(script, "until grep ^ready {stats}; do kill -0 $server; sleep 0.2; done").unwrap();
         script += "ip addr add 10.78.0.2/24 dev thc0\nworkers=\n";
         for (number, input) in inputs.iter().enumerate() {
             let (worker, input) = (word(&binary("thc-worker")), word(input));
@@ -139,7 +140,8 @@ fn rules_lead_every_shards_packets_to_its_queue() {
         let by_rules =
             format!("net_tap0 has {shards} queues, which packets find by rules for the UDP port (rte_flow)");
         assert!(log.contains(&by_rules), "{log}");
-        let stats: Value = serde_json::from_str(&read(&out.join("stats"))).unwrap();
+        let stats = read(&out.join("stats"));
+        let stats: Value = serde_json::from_str(stats.lines().last().unwrap()).unwrap();
         let number = |pointer: &str| stats.pointer(pointer).and_then(Value::as_u64).unwrap();
         let filters = read(&out.join("filters"));
         let steered = steered_packets(&filters, shards);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use thc_codec::feedback::ErrorFeedback;
 use thc_ps::{JobOptions, Server, ServerOptions};
 use thc_tests::{COOKIE_NUMBER, WorkerProcess, gradient};
-use thc_worker::{Call, Group, GroupConfig, Mode, Plan, WorkerError};
+use thc_worker::{Call, Group, GroupConfig, Mode, Plan, Seat, Timeouts, WorkerError};
 
 fn server_jobs(jobs: &[(u16, u64)]) -> Vec<JobOptions> {
     let job = jobs.iter().map(|&(job, workers)| JobOptions {
@@ -30,14 +30,8 @@ fn server(jobs: &[(u16, u64)]) -> Server {
 }
 
 fn config(ps: SocketAddr, job: u16, worker: u8) -> GroupConfig {
-    GroupConfig {
-        ps,
-        job,
-        worker,
-        cookie: COOKIE_NUMBER,
-        timeout: Duration::from_secs(20),
-        ..GroupConfig::default()
-    }
+    let timeouts = Timeouts { progress: Duration::from_secs(20), ..Timeouts::default() };
+    GroupConfig { seat: Seat { ps, job, worker, cookie: COOKIE_NUMBER }, timeouts, ..GroupConfig::default() }
 }
 
 /// Runs `work` on a thread for each worker of a job and returns what each gives.

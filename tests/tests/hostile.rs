@@ -9,7 +9,7 @@ use thc_protocol::{Cookie, JobId, WorkerId};
 use thc_tests::hostile::{Plan, run};
 use thc_tests::wiretap::Wiretap;
 use thc_tests::{COOKIE_NUMBER, Ps};
-use thc_worker::{Group, GroupConfig};
+use thc_worker::{Group, GroupConfig, Seat};
 
 #[test]
 fn hostile_packets_change_no_bit_and_end_nothing() {
@@ -30,7 +30,8 @@ fn hostile_packets_change_no_bit_and_end_nothing() {
 fn strays_do_not_end_the_session_of_idle_workers() {
     let ps = Ps::start(2, &[]);
     let join = |worker| {
-        let config = GroupConfig { ps: ps.addr, worker, cookie: COOKIE_NUMBER, ..GroupConfig::default() };
+        let seat = Seat { ps: ps.addr, worker, cookie: COOKIE_NUMBER, ..Seat::default() };
+        let config = GroupConfig { seat, ..GroupConfig::default() };
         std::thread::spawn(move || Group::join(config).unwrap())
     };
     let groups: Vec<Group> = [join(0), join(1)].into_iter().map(|joining| joining.join().unwrap()).collect();
@@ -108,7 +109,8 @@ fn a_flood_of_wrong_joins_keeps_nobody_out() {
         // Longer than the allowances last.
         std::thread::sleep(Duration::from_secs(3));
         let join = |worker| {
-            let config = GroupConfig { ps: addr, worker, cookie: COOKIE_NUMBER, ..GroupConfig::default() };
+            let seat = Seat { ps: addr, worker, cookie: COOKIE_NUMBER, ..Seat::default() };
+            let config = GroupConfig { seat, ..GroupConfig::default() };
             scope.spawn(move || Group::join(config).unwrap())
         };
         let began = Instant::now();

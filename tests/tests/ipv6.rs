@@ -93,7 +93,12 @@ fn each_worker_has_a_share_beside_it() {
     let dir = tempfile::tempdir().unwrap();
     let inputs = write_gradients(dir.path(), WORKERS, COORDINATES);
     let list: Vec<String> = network.hosts().iter().map(|host| server_address(host).to_string()).collect();
-    let flags = [format!("--colocated={}", list.join(","))];
+    let shares = network.hosts().iter().enumerate().map(|(share, host)| {
+        let flags = [format!("--share={share}/{WORKERS}"), format!("--shares={}", list.join(","))];
+        Ps::start_on(Some(host), server_address(host), WORKERS, &flags.each_ref().map(String::as_str))
+    });
+    let _servers: Vec<Ps> = shares.collect();
+    let flags = [format!("--ps={}", list[0])];
     let workers: Vec<Followed> = (0u8..)
         .zip(&inputs)
         .map(|(number, input)| start(network.host(number.into()), number, input, &flags))
@@ -155,7 +160,7 @@ fn the_doctor_finds_the_way_and_what_is_wrong_has_one_clear_error() {
     assert!(text.contains("link-local"), "{text}");
     let text = failed("thc-ps", &["--listen=[fe80::1]:9000", "--workers=1", "--cookie=5"]);
     assert!(text.contains("link-local"), "{text}");
-    let mixed = "--colocated=10.0.0.1:9000,[fd00::1]:9000";
-    let text = failed("thc-worker", &[mixed, "--worker=0", "--cookie=5", "--coordinates=8"]);
+    let mixed = ["--share=0/2", "--shares=10.0.0.1:9000,[fd00::1]:9000"];
+    let text = failed("thc-ps", &[&mixed[..], &["--job=1", "--workers=2", "--cookie=5"]].concat());
     assert!(text.contains("all of them IPv6"), "{text}");
 }

@@ -37,23 +37,18 @@ fn an_output_that_cannot_be_is_refused_before_anybody_waits() {
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let input = input(dir.path());
     let input = input.to_str().unwrap();
-    let two = path("two.safetensors");
-    let header = br#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}"#;
-    let header = [&(header.len() as u64).to_le_bytes()[..], header, &[0; 8]].concat();
-    std::fs::write(&two, header).unwrap();
     for (input, output, says) in [
-        (input, path("no/such/out.f32"), "there is not a folder"),
+        (input, path("no/such/out.f32"), "there is no folder"),
         (input, path("in.f32/out.f32"), "is not a folder"),
         (input, path(""), "is a folder"),
         (input, dir.path().to_str().unwrap().to_owned(), "is a folder"),
         (input, path("new/"), "is a folder"),
-        (&two, path("out.npy"), "2 tensors do not fit"),
     ] {
         let end = expect_refusal(&["--input", input, "--output", &output]);
         assert_eq!(end.code, Some(1), "{end:?}");
         assert!(end.err.contains(says) && end.err.contains(&output), "{says}: {end:?}");
     }
-    assert_eq!(names(dir.path()), ["in.f32", "two.safetensors"]);
+    assert_eq!(names(dir.path()), ["in.f32"]);
     let end = expect_refusal(&["--coordinates", "9", "--output", &path("out.f32")]);
     assert_eq!(end.code, Some(2), "{end:?}");
     assert!(end.err.contains("output needs input"), "{end:?}");
@@ -114,7 +109,7 @@ fn memory_that_is_not_there_is_an_error_and_no_crash() {
 fn a_full_disk_leaves_an_earlier_file_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
     let input = input(dir.path());
-    for name in ["out.f32", "out.npy", "out.safetensors"] {
+    for name in ["out.f32", "out.npy"] {
         let output = dir.path().join(name);
         std::fs::write(&output, b"an earlier good file").unwrap();
         let before = names(dir.path());
@@ -136,7 +131,7 @@ fn files_of_all_formats_may_be_read_by_all() {
     let input = input(dir.path());
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     for (umask, wanted) in [("022", 0o644), ("077", 0o600)] {
-        for name in ["out.f32", "out.npy", "out.safetensors"] {
+        for name in ["out.f32", "out.npy"] {
             let ps = Ps::start(1, &[]);
             let output = dir.path().join(name);
             // The first replaces a link's file, and not the link.
@@ -157,7 +152,7 @@ fn files_of_all_formats_may_be_read_by_all() {
             assert_eq!(link, name == "out.f32");
         }
     }
-    assert_eq!(names(dir.path()), ["file", "in.f32", "out.f32", "out.npy", "out.safetensors"]);
+    assert_eq!(names(dir.path()), ["file", "in.f32", "out.f32", "out.npy"]);
 }
 
 #[test]
@@ -177,17 +172,6 @@ fn a_device_is_written_into() {
     assert!(!Path::new("/dev/stdout").is_file());
 }
 
-#[test]
-fn a_server_says_before_it_serves_that_it_cannot_write() {
-    let dir = tempfile::tempdir().unwrap();
-    let nowhere = dir.path().join("no/such.json");
-    let job = ["--job", "1", "--cookie", "1", "--workers", "2", "--listen", "127.0.0.1:0"];
-    let end = run("thc-ps", &[&job[..], &["--stats-json", nowhere.to_str().unwrap()]].concat());
-    let (out, error) = (String::from_utf8_lossy(&end.stdout), String::from_utf8_lossy(&end.stderr));
-    assert_eq!(end.status.code(), Some(1), "{error}");
-    assert!(error.contains("cannot write statistics to") && !out.contains("ready"), "{error}{out}");
-}
-
 /// Each line on stderr is an object, also the last one of a program that cannot go on.
 #[test]
 fn each_program_writes_its_events_as_json_where_that_is_wanted() {
@@ -198,25 +182,10 @@ fn each_program_writes_its_events_as_json_where_that_is_wanted() {
     let also_taken = listening.local_addr().unwrap().to_string();
     let _held = std::net::UdpSocket::bind(&taken).unwrap();
     std::fs::write(path("c.toml"), "[[target]]\naddress = \"127.0.0.1:1\"\nip = \"127.0.0.1\"\n").unwrap();
-    let (missing, nowhere, config) = (path("missing.npy"), path("no/such.json"), path("c.toml"));
+    let (missing, config) = (path("missing.npy"), path("c.toml"));
     let secret = "sixteen letters or more";
     for (program, args, says) in [
-        (
-            "thc-ps",
-            vec![
-                "--job",
-                "1",
-                "--cookie",
-                "1",
-                "--workers",
-                "2",
-                "--listen",
-                "127.0.0.1:0",
-                "--stats-json",
-                &nowhere,
-            ],
-            "cannot write statistics",
-        ),
+        ("thc-ps", vec!["--job", "1", "--cookie", "1", "--workers", "2", "--listen", &taken], "in use"),
         ("thc-worker", vec!["--worker", "0", "--cookie", "1", "--input", &missing], "No such file"),
         ("thc-model", vec!["--job", "a", "--secret", secret, "--listen", &taken], "in use"),
         (

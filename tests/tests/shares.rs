@@ -1,4 +1,4 @@
-//! A server in shares: beside the workers (`thc-worker --colocated`), or in processes of their own (`thc-ps --share`).
+//! A server in shares (`thc-ps --share`).
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::net::SocketAddr;
@@ -84,34 +84,36 @@ fn packed_sums_change_no_bit_whatever_is_lost() {
     let eight = ["--bits", "8", "--granularity", "255", "--fraction", "1/512"];
     let wide = of_server(&[&eight[..], &["--lane", "16"]].concat());
     assert!(of_server(&[&eight[..], &["--lane", "10"], &faults].concat()) == wide);
-    // Beside the workers, with the best table for 6 bits.
+    // Shares, with the best table for 6 bits.
     let best = choose(4, 6, WORKERS.into()).unwrap().table;
     let best = [best.granularity().to_string(), best.fraction().to_string()];
     let eight = of_server(&["--granularity", &best[0], "--fraction", &best[1], "--lane", "8"]);
-    let (at, workers) = (list(&places(3)), WORKERS.to_string());
-    let flags = ["--colocated", &at, "--workers", &workers, "--lane", "6", "--inject", "loss=0.01"];
-    assert!(means(&inputs, &flags) == eight);
+    let places = places(3);
+    let flags = ["--granularity", &best[0], "--fraction", &best[1], "--lane", "6"];
+    let _servers = shares(&places, &flags);
+    assert!(means(&inputs, &["--ps", &places[0].to_string(), "--inject", "loss=0.01"]) == eight);
 }
 
 #[test]
-fn servers_beside_the_workers_change_no_bit_whatever_is_lost() {
+fn shares_change_no_bit_whatever_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let inputs = write_gradients(dir.path(), WORKERS, 700_001);
     let one = reference(&inputs);
     for (count, more) in [(4, &[][..]), (3, &["--inject", "loss=0.01,duplicate=0.01,reorder=0.01"])] {
-        let at = list(&places(count));
-        let workers = WORKERS.to_string();
-        let flags = [&["--colocated", &at, "--workers", &workers], more].concat();
+        let places = places(count);
+        let _servers = shares(&places, &table().each_ref().map(String::as_str));
+        let flags = [&["--ps", &places[0].to_string()], more].concat();
         assert!(means(&inputs, &flags).iter().all(|mean| *mean == one), "{count} shares");
     }
 }
 
-fn shares(places: &[SocketAddr]) -> Vec<Ps> {
-    let (at, table) = (list(places), table());
+/// Servers at these places that have these flags, each with its share.
+fn shares(places: &[SocketAddr], more: &[&str]) -> Vec<Ps> {
+    let at = list(places);
     let start = |(share, &place): (usize, &SocketAddr)| {
         let share = format!("{share}/{}", places.len());
         let mut flags = vec!["--share", &share, "--shares", &at];
-        flags.extend(table.iter().map(String::as_str));
+        flags.extend(more);
         Ps::start_on(None, place, WORKERS, &flags)
     };
     places.iter().enumerate().map(start).collect()
@@ -123,7 +125,7 @@ fn a_killed_and_restarted_share_changes_no_bit() {
     let inputs = write_gradients(dir.path(), WORKERS, 3_000_000);
     let one = reference(&inputs);
     let places = places(3);
-    let mut servers = shares(&places);
+    let mut servers = shares(&places, &table().each_ref().map(String::as_str));
     let start = |(number, input): (u8, &PathBuf)| {
         let to = ["--ps".to_owned(), places[0].to_string()];
         Followed::start(None, &[&to[..], &work(number, input)].concat())
@@ -161,7 +163,7 @@ fn shares_that_are_all_gone_are_named_within_the_time_out() {
     let dir = tempfile::tempdir().unwrap();
     let inputs = write_gradients(dir.path(), WORKERS, 3_000_000);
     let places = places(2);
-    let mut servers = shares(&places);
+    let mut servers = shares(&places, &table().each_ref().map(String::as_str));
     let workers = start_workers(&inputs, &places, &["--timeout", "3s"]);
     servers.iter_mut().for_each(Ps::kill);
     for end in workers.into_iter().map(Followed::finish) {
@@ -177,7 +179,7 @@ fn shares_that_are_all_gone_are_named_within_the_time_out() {
 #[test]
 fn a_worker_that_asks_the_wrong_share_is_told() {
     let places = places(2);
-    let servers = shares(&places);
+    let servers = shares(&places, &[]);
     let end = WorkerProcess::start(servers[1].addr, 0, &["--coordinates", "9"]).finish();
     let says = "not the job's first share, where workers join";
     assert!(end.code == Some(1) && end.last_error().contains(says), "{end:?}");

@@ -46,9 +46,6 @@ pub enum PsError {
         /// What the operating system said.
         cause: io::Error,
     },
-    /// P4Runtime was asked for, and this build does not have it.
-    #[error("this build serves no P4Runtime: build thc-ps with its default features")]
-    NoP4Runtime,
     /// A certificate, key or authority is none.
     #[error("certificates of P4Runtime: {message}; give cert and key, and client_ca, as PEM files")]
     Certificates {

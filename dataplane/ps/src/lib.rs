@@ -23,24 +23,17 @@
 //! burst, lets the aggregator handle each packet, and sends the answers in runs. A control thread takes JOIN
 //! and LEAVE and tells the shards each job's session (P22–P25).
 #![forbid(unsafe_code)]
-// Some of it only a controller writes and reads.
-#![cfg_attr(not(feature = "p4runtime"), allow(dead_code, unused_imports))]
 
 mod control;
 mod control_port;
 mod error;
 mod exchange;
 mod forwarding;
-#[cfg(feature = "p4runtime")]
 #[doc(hidden)]
 pub mod fuzz;
 mod kernels;
 mod kinds;
 mod liveness;
-#[cfg(feature = "p4runtime")]
-mod p4runtime;
-#[cfg(not(feature = "p4runtime"))]
-#[path = "no_p4runtime.rs"]
 mod p4runtime;
 mod ports;
 pub mod report;

@@ -2,27 +2,24 @@
 #![forbid(unsafe_code)]
 
 mod cli;
-#[cfg_attr(not(feature = "http"), path = "no_http.rs")]
 mod metrics;
 
-use std::fs;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
 use clap::error::ErrorKind;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use thc_config::logs::LogFlags;
-use thc_ps::{Interval, Server, ServerOptions, ServerStats, report};
+use thc_ps::{Server, report};
 
-/// How often signals and the server's health are looked at.
+/// How often the program checks for signals and for a failure of the server.
 const TICK: Duration = Duration::from_millis(50);
-/// Exit status: what was asked makes no sense.
+/// Exit status of wrong flags and configuration.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -36,9 +33,8 @@ fn main() -> ExitCode {
     };
     let (json, logs) = (flags.json, flags.logs);
     let file = flags.config.clone();
-    let configured = flags.options().and_then(|options| Ok((options.validate()?, options)));
-    let (config, options) = match configured {
-        Ok(configured) => configured,
+    let config = match flags.options().and_then(|options| options.validate()) {
+        Ok(config) => config,
         Err(error) => {
             let file = file.filter(|_| !matches!(error, thc_ps::ConfigError::Read { .. }));
             match file {
@@ -49,7 +45,7 @@ fn main() -> ExitCode {
         }
     };
     logs.start();
-    match run(config, &options, json, logs) {
+    match run(config, json, logs) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             logs.failure("thc-ps", format_args!("{error:#}"));
@@ -58,20 +54,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(
-    config: thc_ps::ServerConfig,
-    options: &ServerOptions,
-    json: bool,
-    logs: LogFlags,
-) -> anyhow::Result<()> {
+fn run(config: thc_ps::ServerConfig, json: bool, logs: LogFlags) -> anyhow::Result<()> {
     let (stop, reread) = handle_signals(&config).context("cannot handle signals")?;
     let http = config.http;
     let server = Arc::new(Server::start(config)?);
     let endpoint = http.map(|at| metrics::serve(at, Arc::clone(&server))).transpose()?;
-    if let Some(path) = &options.stats_json {
-        // Better now than after hours that it cannot be.
-        save(path, &server.stats())?;
-    }
     let mut greeting = report::greeting(server.config(), server.local());
     let mut ready = format!("ready {}", server.local());
     if let Some(p4runtime) = server.p4runtime() {
@@ -87,10 +74,6 @@ fn run(
     } else {
         print(&format!("{greeting}\n{ready}"));
     }
-    let interval = options.stats_interval.map(|Interval(time)| time.max(TICK));
-    let mut last = server.stats();
-    // So far away that there is no such time is never.
-    let mut next = interval.and_then(|time| Instant::now().checked_add(time));
     while !stop.load(Ordering::Relaxed) && !server.has_failed() {
         std::thread::sleep(TICK);
         if reread.swap(false, Ordering::Relaxed)
@@ -98,23 +81,9 @@ fn run(
         {
             certificates.ask();
         }
-        if let (Some(due), Some(interval)) = (next, interval)
-            && Instant::now() >= due
-        {
-            let now = server.stats();
-            logs.line(report::line(&last, &now));
-            if let Some(path) = &options.stats_json {
-                // A full disk must not stop the aggregation; the last write tells whether it lasts.
-                if let Err(error) = save(path, &now) {
-                    tracing::warn!("{error:#}");
-                }
-            }
-            last = now;
-            next = due.max(Instant::now()).checked_add(interval);
-        }
     }
     let failure = server.failure();
-    // Behind it nobody else has the server.
+    // The endpoint shares the server.
     drop(endpoint);
     let totals = match Arc::try_unwrap(server) {
         Ok(server) => server.shutdown(),
@@ -125,13 +94,10 @@ fn run(
     } else {
         report::table(&totals).trim_end().to_owned()
     });
-    if let Some(path) = &options.stats_json {
-        save(path, &totals)?;
-    }
     failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Flags that signals set: that the server is to stop, and that it is to read its certificates again.
+/// Flags that signals set: the server is to stop, and it is to read its certificates again.
 fn handle_signals(config: &thc_ps::ServerConfig) -> std::io::Result<(Arc<AtomicBool>, Arc<AtomicBool>)> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -149,20 +115,8 @@ fn handle_signals(config: &thc_ps::ServerConfig) -> std::io::Result<(Arc<AtomicB
     Ok((stop, reread))
 }
 
-/// Prints a line; nobody may be listening, which is no reason to stop.
+/// Prints a line. A closed stdout does not stop the server.
 fn print(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-}
-
-/// Writes statistics so that a reader finds either the old or the new file, complete.
-fn save(path: &Path, stats: &ServerStats) -> anyhow::Result<()> {
-    let write = || {
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".new");
-        let new = path.with_file_name(name);
-        fs::write(&new, serde_json::to_vec_pretty(stats)?)?;
-        fs::rename(&new, path)
-    };
-    write().with_context(|| format!("cannot write statistics to {}", path.display()))
 }

@@ -1,4 +1,4 @@
-//! Statistics for people: a line now and then, and a table at the end.
+//! Statistics for people: a line at the start and a table at the end.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use thc_protocol::Policy;
 use thc_protocol::aggregator::Event;
 use thc_protocol::wire::Form;
 
-use crate::stats::{JobStats, ServerStats, WorkerStats};
+use crate::stats::{ServerStats, WorkerStats};
 use thc_config::{job::JobSetup, server::ServerConfig, values::Fraction};
 
 /// The line that a server prints when it starts: "thc-ps listening on …, job 1: 4 workers, …". With several
@@ -65,42 +65,6 @@ fn lanes(form: Form) -> String {
 
 fn bytes(count: u64) -> String {
     ByteSize::b(count).display().si().to_string()
-}
-
-/// What happened between two reports, on one line.
-#[must_use]
-pub fn line(before: &ServerStats, now: &ServerStats) -> String {
-    let seconds = (now.seconds - before.seconds).max(1e-9);
-    let (a, b) = (&before.network, &now.network);
-    let rate = |from: u64, to: u64| (to - from) as f64 / seconds;
-    let mut line = format!(
-        "{:.0} s: in {:.0} packets/s {:.3} Gbit/s, out {:.0} packets/s {:.3} Gbit/s",
-        now.seconds,
-        rate(a.packets_in, b.packets_in),
-        rate(a.bytes_in, b.bytes_in) * 8e-9,
-        rate(a.packets_out, b.packets_out),
-        rate(a.bytes_out, b.bytes_out) * 8e-9,
-    );
-    for new in &now.jobs {
-        let old = before.job(new.job);
-        let state = if new.running { "running" } else { "waiting" };
-        let dropped = |job: &JobStats| {
-            job.strangers.drop_count() + job.members.iter().map(WorkerStats::drop_count).sum::<u64>()
-        };
-        // A controller may have given the number to another job in between.
-        let since = |count: &dyn Fn(&JobStats) -> u64| count(new).saturating_sub(old.map_or(0, count));
-        let _ = write!(
-            line,
-            "; job {} {state} {}/{}: {} results, {} resent, {} dropped",
-            new.job,
-            new.joined.len(),
-            new.workers,
-            since(&|job| job.results),
-            since(&|job| job.resent),
-            since(&dropped),
-        );
-    }
-    line
 }
 
 /// Totals per job and worker as a table.
@@ -180,22 +144,5 @@ mod tests {
             greet("granularity = 20\nfraction = 0.3\nlane = 16\nquorum = 3\npolicy = \"best-effort\"")
                 .ends_with("g=20 p=0.3, 1024 slots, quorum 3, 16-bit lanes, best-effort after 200ms")
         );
-    }
-
-    #[test]
-    fn an_interval_counts_what_happened_in_it() {
-        let text = "[[job]]\njob = 1\nworkers = 4\ncookie = 0x77\n";
-        let server =
-            ServerOptions { listen: Some("127.0.0.1:0".into()), ..ServerOptions::parse(text).unwrap() };
-        let before = crate::Server::start(server.validate().unwrap()).unwrap().shutdown();
-        let mut now = before.clone();
-        now.seconds = before.seconds + 2.0;
-        now.network.packets_in += 1000;
-        now.network.bytes_out += 1_000_000_000;
-        now.jobs[0].results += 7;
-        now.jobs[0].members[2].drops.insert("slot".into(), 3);
-        let line = line(&before, &now);
-        assert!(line.contains("in 500 packets/s 0.000 Gbit/s, out 0 packets/s 4.000 Gbit/s"), "{line}");
-        assert!(line.ends_with("job 1 waiting 0/4: 7 results, 0 resent, 3 dropped"), "{line}");
     }
 }

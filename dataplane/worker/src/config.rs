@@ -1,44 +1,73 @@
-//! What a worker must know to join a group.
+//! The settings of a group.
 
 use crate::Controller;
-use crate::seat::Seat;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_transport::{Backend, LossyConfig};
 
-/// Settings of a [`crate::Group`]; the rest comes from the parameter server (P23).
-#[derive(Clone, Debug)]
-pub struct GroupConfig {
-    /// The controller to ask for server, job, worker and cookie, in place of the values below. Default: none.
-    pub controller: Option<Controller>,
+/// A worker's place in a job, and the server at which it joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
     /// The parameter server. Default 127.0.0.1:9000.
     pub ps: SocketAddr,
     /// The job's number. Default 1.
     pub job: u16,
     /// This worker's number, 0 to n − 1. Default 0.
     pub worker: u8,
-    /// The job's cookie, as the parameter server has it. Default 0.
+    /// The job's cookie, as the parameter server has it. Default 0, which no job has.
     pub cookie: u32,
-    /// How many workers the job must have, if it must. Another number is an error before anybody is waited for.
-    /// Default: none.
+}
+
+impl Default for Seat {
+    fn default() -> Self {
+        Seat { ps: SocketAddr::from((Ipv4Addr::LOCALHOST, 9000)), job: 1, worker: 0, cookie: 0 }
+    }
+}
+
+/// How long a worker waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For the other workers to join. Default 60 s.
+    pub join: Duration,
+    /// For an all-reduce that makes no progress. Default 60 s.
+    pub progress: Duration,
+    /// For an all-reduce that makes no progress while the parameter server answers and only other workers are late, if
+    /// that is longer than [`Self::progress`]. Default 0.
+    pub patience: Duration,
+    /// For a packet's result, at least, before the packet is sent again. Default 20 ms.
+    pub min_rto: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            join: Duration::from_secs(60),
+            progress: Duration::from_secs(60),
+            patience: Duration::ZERO,
+            min_rto: Duration::from_millis(20),
+        }
+    }
+}
+
+/// Settings of a [`crate::Group`]; the rest comes from the parameter server (P23 WELCOME).
+#[derive(Clone, Debug)]
+pub struct GroupConfig {
+    /// The controller to ask for the seat, in place of [`Self::seat`]. Default: none.
+    pub controller: Option<Controller>,
+    /// This worker's place in a job.
+    pub seat: Seat,
+    /// How many workers the job must have. With another number, joining fails at once. Default: any number.
     pub workers: Option<u16>,
-    /// What carries the packets. Default: kernel UDP sockets.
+    /// The backend that carries the packets. Default: kernel UDP sockets.
     pub io: Backend,
     /// Address and port to send from. Default: any address, a free port.
     pub bind: SocketAddr,
-    /// How long to wait for the others. Default 60 s.
-    pub join_timeout: Duration,
-    /// How long an all-reduce may stand still before it fails. Default 60 s.
-    pub timeout: Duration,
-    /// The longer time that applies instead while the parameter server answers and only other workers are
-    /// late. Default [`Self::timeout`].
-    pub patience: Duration,
-    /// Receive buffer wanted, in bytes. Default 8 MiB.
+    /// How long to wait.
+    pub timeouts: Timeouts,
+    /// The receive buffer to ask the kernel for, in bytes. Default 8 MiB.
     pub recv_buffer: usize,
-    /// Send buffer wanted, in bytes. Default 4 MiB.
+    /// The send buffer to ask the kernel for, in bytes. Default 4 MiB.
     pub send_buffer: usize,
-    /// Shortest retransmission time-out. Default 20 ms.
-    pub min_rto: Duration,
     /// Seed of this worker's private rounding; `None` derives it from the job's seed and the worker's
     /// number, so that runs repeat bit for bit.
     pub seed: Option<u64>,
@@ -48,30 +77,17 @@ pub struct GroupConfig {
     pub faults: Option<LossyConfig>,
 }
 
-impl GroupConfig {
-    /// Joins there from now on.
-    pub(crate) fn take_seat(&mut self, seat: Seat) {
-        (self.ps, self.job, self.worker, self.cookie) = (seat.ps, seat.job, seat.worker, seat.cookie);
-    }
-}
-
 impl Default for GroupConfig {
     fn default() -> Self {
         GroupConfig {
             controller: None,
-            ps: SocketAddr::from((Ipv4Addr::LOCALHOST, 9000)),
-            job: 1,
-            worker: 0,
-            cookie: 0,
+            seat: Seat::default(),
             workers: None,
             io: Backend::Udp,
             bind: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-            join_timeout: Duration::from_secs(60),
-            timeout: Duration::from_secs(60),
-            patience: Duration::ZERO,
+            timeouts: Timeouts::default(),
             recv_buffer: 8 << 20,
             send_buffer: 4 << 20,
-            min_rto: Duration::from_millis(20),
             seed: None,
             threads: std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1),
             faults: None,

@@ -23,25 +23,25 @@ pub struct Group {
 }
 
 impl Group {
-    /// Joins a job; returns when all its workers are there.
+    /// Joins a job; returns when all its workers have joined.
     ///
     /// # Errors
     /// [`WorkerError::Silent`] if the parameter server does not answer, [`WorkerError::Join`] if it refuses, or workers are
-    /// missing after [`GroupConfig::join_timeout`]; [`WorkerError::Controller`] if the controller refuses;
+    /// missing after [`Timeouts::join`](crate::Timeouts::join); [`WorkerError::Controller`] if the controller refuses;
     /// [`WorkerError::Io`] if socket or devices cannot be opened.
     pub fn join(mut config: GroupConfig) -> Result<Group, WorkerError> {
-        if let Some(controller) = config.controller.clone() {
-            config.take_seat(controller.find_seat(config.join_timeout)?);
+        if let Some(controller) = &config.controller {
+            config.seat = controller.find_seat(None, config.timeouts.join)?;
         }
         let mut io = AnyIo::open(&config)?;
         let (joiners, welcome, workers) = rendezvous(&mut io, &config)?;
         let engine_config = EngineConfig {
-            ps: config.ps,
-            job: JobId(config.job),
-            worker: WorkerId(config.worker),
-            timeout: config.timeout,
-            patience: config.patience,
-            min_rto: config.min_rto,
+            ps: config.seat.ps,
+            job: JobId(config.seat.job),
+            worker: WorkerId(config.seat.worker),
+            timeout: config.timeouts.progress,
+            patience: config.timeouts.patience,
+            min_rto: config.timeouts.min_rto,
             seed: config.seed,
             threads: config.threads,
         };
@@ -50,13 +50,13 @@ impl Group {
         let driver = Arc::new(Driver::new(engine)?);
         let for_thread = Arc::clone(&driver);
         let background = std::thread::Builder::new()
-            .name(format!("thc-worker-{}", config.worker))
+            .name(format!("thc-worker-{}", config.seat.worker))
             .spawn(move || for_thread.run_background())?;
         let reporter = match &config.controller {
             Some(controller) => {
                 let seen = Arc::downgrade(&driver);
                 let stats = move || seen.upgrade()?.with_engine(|engine| Ok(engine.stats())).ok();
-                Some(Reporter::start(controller.clone(), config.worker, stats)?)
+                Some(Reporter::start(controller.clone(), config.seat.worker, stats)?)
             }
             None => None,
         };
@@ -70,12 +70,10 @@ impl Group {
     pub fn rejoin(&self) -> Result<(), WorkerError> {
         self.driver.with_engine(|engine| {
             let mut config = self.config.clone();
-            if let Some(controller) = &mut config.controller {
-                // The aggregator may be another now; the worker stays who it was.
-                controller.stay(self.config.worker);
-                let seat = controller.find_seat(config.join_timeout)?;
-                config.take_seat(seat);
-                engine.set_ps(config.ps);
+            if let Some(controller) = &config.controller {
+                // The server may be another one now. The worker keeps its number.
+                config.seat = controller.find_seat(Some(config.seat.worker), config.timeouts.join)?;
+                engine.set_ps(config.seat.ps);
             }
             let (joiners, welcome, workers) = rendezvous(engine.io_mut(), &config)?;
             let capacity = engine.io_mut().recv_capacity(MAX_PACKET);
@@ -92,10 +90,8 @@ impl Group {
     /// [`WorkerError::Controller`] if there is one and it does not answer or refuses; [`WorkerError::Io`]; [`WorkerError::Panicked`].
     pub fn find_server(&self, patience: Duration) -> Result<bool, WorkerError> {
         let mut config = self.config.clone();
-        if let Some(controller) = &mut config.controller {
-            controller.stay(self.config.worker);
-            let seat = controller.find_seat(patience)?;
-            config.take_seat(seat);
+        if let Some(controller) = &config.controller {
+            config.seat = controller.find_seat(Some(config.seat.worker), patience)?;
         }
         self.driver.with_engine(|engine| {
             let found = ask(engine.io_mut(), &config, patience, 1)?;
@@ -105,7 +101,7 @@ impl Group {
 
     /// Gives the session up: every call under way fails with [`WorkerError::GivenUp`], and so does every
     /// later one until [`Self::rejoin`]. It may be called from any thread, whatever other threads are waiting
-    /// for, and does not wait itself. To the other workers, this one just stops sending.
+    /// for, and does not wait itself. The other workers only see that this one stops sending.
     pub fn give_up(&self) {
         self.driver.give_up();
         self.wake();
@@ -161,7 +157,7 @@ impl Group {
         result
     }
 
-    /// Has the background thread look at once at what is to be done.
+    /// Wakes the background thread.
     fn wake(&self) {
         if let Some(thread) = &self.background {
             thread.thread().unpark();
@@ -176,16 +172,16 @@ impl Group {
         self.driver.with_engine(|engine| engine.packed_layout(plan, piece))
     }
 
-    /// This worker's number, which the controller gave if there is one.
+    /// This worker's number, from the controller if there is one.
     #[must_use]
     pub fn worker(&self) -> u8 {
-        self.config.worker
+        self.config.seat.worker
     }
 
-    /// The job's number, which the controller told if there is one.
+    /// The job's number, from the controller if there is one.
     #[must_use]
     pub fn job(&self) -> u16 {
-        self.config.job
+        self.config.seat.job
     }
 
     /// Totals since the group was joined.
@@ -227,7 +223,7 @@ impl Group {
     /// # Errors
     /// [`WorkerError::FeedbackBusy`] while a call that keeps any is under way: wait for its handle first.
     pub fn save_feedback(&self) -> Result<Vec<(u64, Vec<u8>)>, WorkerError> {
-        // Nobody waits for the engine while all of it is written: it must go on answering others.
+        // The engine is free while the snapshot is written, since it must go on answering other workers.
         Ok(self.driver.with_engine(|engine| engine.feedback())?.to_bytes())
     }
 
@@ -241,7 +237,7 @@ impl Group {
         self.driver.with_engine(|engine| engine.put_feedback(key, restored))
     }
 
-    /// Forgets the error feedback of a tensor.
+    /// Discards the error feedback of a tensor.
     ///
     /// # Errors
     /// [`WorkerError::FeedbackBusy`] while it is being reduced.
@@ -258,7 +254,7 @@ impl Drop for Group {
             thread.thread().unpark();
             let _ = thread.join();
         }
-        // What ends this early is known already.
+        // An error here has been reported before.
         let _ = self.driver.with_engine(|engine| {
             engine.leave();
             while !engine.has_left() {

@@ -34,8 +34,7 @@ macro_rules! each {
     };
 }
 
-/// Where to bind a socket that is to reach the server: an unspecified address becomes one of the server's
-/// kind.
+/// The address to bind a socket to that sends to `ps`: an unspecified address becomes one of the server's family.
 fn end_towards(ps: SocketAddr, bind: SocketAddr) -> SocketAddr {
     match ps {
         SocketAddr::V6(_) if bind.ip() == Ipv4Addr::UNSPECIFIED => {
@@ -62,7 +61,7 @@ impl AnyIo {
                     recv_buffer: config.recv_buffer,
                     send_buffer: config.send_buffer,
                     report_refusals: true,
-                    ..UdpConfig::new(end_towards(config.ps, config.bind))
+                    ..UdpConfig::new(end_towards(config.seat.ps, config.bind))
                 };
                 Ok(AnyIo::Udp(UdpIo::bind(udp)?))
             }
@@ -91,7 +90,7 @@ impl AnyIo {
         }
     }
 
-    /// The DPDK devices it goes through, if it does.
+    /// The DPDK devices that it uses.
     pub(crate) fn devices(&self) -> Vec<DeviceInfo> {
         match self {
             AnyIo::Udp(_) => Vec::new(),
@@ -100,7 +99,7 @@ impl AnyIo {
         }
     }
 
-    /// Whether datagrams could not be sent because nobody on the link answered for their receiver.
+    /// Whether datagrams could not be sent because no host on the link answered ARP for their receiver.
     pub(crate) fn has_unresolved(&self) -> bool {
         match self {
             AnyIo::Udp(_) => false,

@@ -1,10 +1,10 @@
 //! All-reduce of gradients in compressed form: the worker's side.
 //!
 //! ```no_run
-//! use thc_worker::{Group, GroupConfig};
+//! use thc_worker::{Group, GroupConfig, Seat};
 //!
-//! let config = GroupConfig { worker: 0, job: 1, cookie: 0x1234, ..GroupConfig::default() };
-//! let group = Group::join(config)?;
+//! let seat = Seat { job: 1, worker: 0, cookie: 0x1234, ..Seat::default() };
+//! let group = Group::join(GroupConfig { seat, ..GroupConfig::default() })?;
 //! let mut gradient = vec![0.5_f32; 1 << 20];
 //! group.allreduce(&mut gradient)?; // now the mean over all workers
 //! # Ok::<(), thc_worker::WorkerError>(())
@@ -35,11 +35,10 @@ mod io;
 mod probe;
 mod random;
 mod rendezvous;
-mod seat;
 mod stats;
 
 pub use call::{Call, Plan, Span};
-pub use config::GroupConfig;
+pub use config::{GroupConfig, Seat, Timeouts};
 pub use controller::Controller;
 #[cfg(feature = "controller")]
 pub use controller::ControllerUrl;

@@ -3,24 +3,19 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::seat::Seat;
-use crate::{Stats, WorkerError};
+use crate::{Seat, Stats, WorkerError};
 
-/// There is none: the library is built without the feature `controller`.
+/// A controller cannot be named without the feature `controller`.
 #[derive(Clone, Debug)]
 pub struct Controller(Infallible);
 
 impl Controller {
-    pub(crate) fn stay(&mut self, _: u8) {
-        match self.0 {}
-    }
-
-    pub(crate) fn find_seat(&self, _: Duration) -> Result<Seat, WorkerError> {
+    pub(crate) fn find_seat(&self, _: Option<u8>, _: Duration) -> Result<Seat, WorkerError> {
         match self.0 {}
     }
 }
 
-/// Nobody to report to.
+/// No controller is there to report to.
 #[derive(Debug)]
 pub(crate) struct Reporter;
 

@@ -1,4 +1,4 @@
-//! Asks a parameter server for an answer, without taking a place in a job.
+//! Probes of a parameter server, which take no place in a job.
 
 use crate::{AnyIo, GroupConfig, WorkerError, engine};
 use std::net::SocketAddr;
@@ -8,12 +8,12 @@ use thc_protocol::wire::{Header, Join, Kind, MAX_PACKET, RefuseReason, Refused, 
 use thc_protocol::{Cookie, JobId, Round, WorkerId};
 use thc_transport::{DeviceInfo, PacketIo};
 
-/// Probes that are answered before an answer is believed to be the rule.
+/// After this many answers a probe ends.
 const ENOUGH: u32 = 5;
-/// How long one may take before it counts as lost.
+/// How long an answer may take before it counts as lost.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What a parameter server says to a probe.
+/// A parameter server's answer to a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeAnswer {
     /// Job and cookie are right, and this build computes the same numbers as the workers that have joined
@@ -24,14 +24,14 @@ pub enum ProbeAnswer {
         /// Why this build cannot take part: a table, lanes, blocks or features that it does not know.
         unusable: Option<String>,
     },
-    /// They are not.
+    /// Why the server refuses workers with this job and cookie.
     Refused(RefuseReason),
 }
 
-/// What came of probing.
+/// The outcome of probing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Probe {
-    /// What was answered, if anything was.
+    /// The last answer, if there was one.
     pub answer: Option<ProbeAnswer>,
     /// Probes sent, not counting those lost before the first answer, which may have waited for ARP.
     pub asked: u32,
@@ -62,7 +62,7 @@ pub fn probe(config: &GroupConfig, patience: Duration) -> Result<Probe, WorkerEr
     Ok(found)
 }
 
-/// The same through an open interface, until so many were answered. Other packets are dropped meanwhile.
+/// Probes through an open interface until `enough` probes are answered. Other packets are dropped meanwhile.
 pub(crate) fn ask(
     io: &mut AnyIo,
     config: &GroupConfig,
@@ -78,7 +78,7 @@ pub(crate) fn ask(
         let mut buffer = [0; MAX_PACKET];
         let packet = question(config, round, &mut buffer);
         let sent = io.now();
-        io.send_run(config.ps, packet, packet.len())?;
+        io.send_run(config.seat.ps, packet, packet.len())?;
         let due = end.min(sent + PATIENCE);
         let mut answer = None;
         while answer.is_none() && io.now() < due {
@@ -86,7 +86,7 @@ pub(crate) fn ask(
             io.wait(left.min(Duration::from_millis(10)))?;
             io.recv_burst(&mut |origin, packet| {
                 if let Some(said) = understand(config, round, packet) {
-                    if origin.from == config.ps {
+                    if origin.from == config.seat.ps {
                         answer = Some(said);
                     } else {
                         found.strangers = Some(origin.from);
@@ -110,15 +110,15 @@ pub(crate) fn ask(
 fn question<'a>(config: &GroupConfig, round: u32, buffer: &'a mut [u8]) -> &'a [u8] {
     let header = Header {
         round: Round(round),
-        ..Header::new(Kind::Join, 0, JobId(config.job), WorkerId::NONE, Cookie(config.cookie))
+        ..Header::new(Kind::Join, 0, JobId(config.seat.job), WorkerId::NONE, Cookie(config.seat.cookie))
     };
     header.emit_packet(buffer, &Join { definitions: definitions::digest(), ..Join::default() }.to_bytes())
 }
 
-/// What an answer to this round's question says.
+/// The answer in a packet, if it answers the probe of this round.
 fn understand(config: &GroupConfig, round: u32, packet: &[u8]) -> Option<ProbeAnswer> {
     let (header, payload) = Header::parse(packet).ok()?;
-    if header.job != JobId(config.job) || header.round != Round(round) {
+    if header.job != JobId(config.seat.job) || header.round != Round(round) {
         return None;
     }
     match header.kind {

@@ -33,7 +33,7 @@ fn wrong_number(config: &GroupConfig, event: &JoinEvent) -> Option<JoinError> {
         JoinEvent::Welcome(welcome, members) => welcome.rack.map_or(u16::from(*members), |rack| rack.workers),
         _ => return None,
     };
-    (workers != expected).then_some(JoinError::Workers { job: JobId(config.job), workers, expected })
+    (workers != expected).then_some(JoinError::Workers { job: JobId(config.seat.job), workers, expected })
 }
 
 /// A turn of joining that takes longer is one in which this process was suspended.
@@ -46,7 +46,8 @@ pub(crate) fn rendezvous(
 ) -> Result<(Joiners, Welcome, u8), WorkerError> {
     let started = io.now();
     let fresh = |now| {
-        let (job, worker, cookie) = (JobId(config.job), WorkerId(config.worker), Cookie(config.cookie));
+        let (job, worker, cookie) =
+            (JobId(config.seat.job), WorkerId(config.seat.worker), Cookie(config.seat.cookie));
         let joiner = Joiner::new(job, worker, cookie, random(), definitions::digest(), now);
         Joiners::new(joiner)
     };
@@ -61,14 +62,14 @@ pub(crate) fn rendezvous(
         suspended += now.saturating_sub(last).saturating_sub(LONGEST_TURN);
         last = now;
         let running = now.saturating_sub(suspended);
-        if let Some(error) = joiners.timeout_error(running, config.join_timeout) {
-            return Err(join_failure(io, config.ps, error));
+        if let Some(error) = joiners.timeout_error(running, config.timeouts.join) {
+            return Err(join_failure(io, config.seat.ps, error));
         }
         if now >= reported + REPORT
             && let Some(error) = joiners.timeout_error(running, REPORT)
         {
             reported = now;
-            match join_failure(io, config.ps, error) {
+            match join_failure(io, config.seat.ps, error) {
                 WorkerError::Silent(silence) => tracing::warn!("{}", silence.finding()),
                 WorkerError::Join(JoinError::Missing { missing, waited, .. }) => {
                     tracing::warn!("waiting for {} for {:.0} s", Workers(missing), waited.as_secs_f64());
@@ -77,7 +78,7 @@ pub(crate) fn rendezvous(
             }
         }
         let at = |joiners: &Joiners, share| match share {
-            0 => config.ps,
+            0 => config.seat.ps,
             share => joiners.shares()[share],
         };
         while let Some((share, packet)) = joiners.poll(now, &mut buffer) {
@@ -106,12 +107,19 @@ pub(crate) fn rendezvous(
             Some(JoinEvent::Failed(error)) => return Err(error.into()),
             Some(JoinEvent::Pending(joined, workers)) if joined != shown => {
                 shown = joined;
-                tracing::info!("{} of {workers} workers of job {} are here", joined.count_ones(), config.job);
+                tracing::info!(
+                    "waiting: {} of {workers} workers of job {} have joined",
+                    joined.count_ones(),
+                    config.seat.job
+                );
             }
             Some(JoinEvent::PendingRacks(joined, racks)) if joined != shown => {
                 shown = joined;
                 let here = joined.count_ones();
-                tracing::info!("this rack is here; {here} of {racks} racks of job {} are", config.job);
+                tracing::info!(
+                    "this rack is complete: {here} of {racks} racks of job {} are",
+                    config.seat.job
+                );
             }
             // Somebody has restarted while this worker went from share to share.
             Some(JoinEvent::Reforming(_) | JoinEvent::Changed(_)) => joiners = fresh(now),
@@ -124,6 +132,7 @@ pub(crate) fn rendezvous(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::{Seat, Timeouts};
     use std::io;
     use std::time::Instant;
     use thc_codec::table::LookupTable;
@@ -153,7 +162,7 @@ mod tests {
                 let contents =
                     Header::new(kind, 2, JobId(1), WorkerId(1), session).emit_packet(&mut packet, &body);
                 let segment = contents.len();
-                let from = GroupConfig::default().ps;
+                let from = GroupConfig::default().seat.ps;
                 f(Run { from, at: None, ecn: 0, contents, segment, memory: None });
             }
             Ok(2)
@@ -175,7 +184,7 @@ mod tests {
         }
 
         fn local(&self) -> Peer {
-            GroupConfig::default().ps
+            GroupConfig::default().seat.ps
         }
 
         fn stats(&self) -> IoStats {
@@ -187,7 +196,9 @@ mod tests {
     fn a_worker_that_leaves_at_once_does_not_hide_the_welcome_of_another() {
         let mut server = Server { started: Instant::now(), nonce: None };
         let join_timeout = Duration::from_secs(2);
-        let config = GroupConfig { job: 1, worker: 1, join_timeout, ..GroupConfig::default() };
+        let seat = Seat { worker: 1, ..Seat::default() };
+        let timeouts = Timeouts { join: join_timeout, ..Timeouts::default() };
+        let config = GroupConfig { seat, timeouts, ..GroupConfig::default() };
         let (joiners, welcome, workers) = rendezvous(&mut server, &config).unwrap();
         assert_eq!((welcome.session, workers, joiners.members_here()), (Cookie(9), 2, 0b10));
     }

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use thc_worker::{Group, GroupConfig};
+use thc_worker::{Group, GroupConfig, Timeouts};
 
 /// Everything that may go wrong.
 const FAULTS: [Fault; 4] = [Fault::Lost, Fault::Unanswered, Fault::Silent, Fault::Happening];
@@ -47,7 +47,8 @@ fn join_group(at: SocketAddr, job: &str, rank: u8) -> Group {
         let url = format!("thc://{at}/{job}");
         let mut asked = thc_worker::Controller::new(url.parse().unwrap());
         asked.rank = Some(rank);
-        let config = GroupConfig { controller: Some(asked), join_timeout: JOINING, ..GroupConfig::default() };
+        let timeouts = Timeouts { join: JOINING, ..Timeouts::default() };
+        let config = GroupConfig { controller: Some(asked), timeouts, ..GroupConfig::default() };
         Group::join(config).map_err(|error| error.to_string())
     })
 }

@@ -7,7 +7,7 @@ use crate::job::error::{ConfigError, Section};
 /// The value of a key that is a number, or its default.
 ///
 /// # Errors
-/// [`ConfigError::Value`] if the number is outside `range`.
+/// [`ConfigError::Key`] if the number is outside `range`.
 pub fn number(
     section: Section,
     key: &'static str,
@@ -19,14 +19,13 @@ pub fn number(
     if range.contains(&value) {
         return Ok(value);
     }
-    let mend = format!("use {} to {}", range.start(), range.end());
-    Err(ConfigError::Value { section, key, value: value.to_string(), mend })
+    Err(section.wrong(key, value, format!("use {} to {}", range.start(), range.end())))
 }
 
 /// A number of slots: even, since a slot has two places.
 ///
 /// # Errors
-/// [`ConfigError::Value`].
+/// [`ConfigError::Key`].
 pub(crate) fn slots(
     section: Section,
     key: &'static str,
@@ -35,8 +34,7 @@ pub(crate) fn slots(
 ) -> Result<u32, ConfigError> {
     let value = number(section, key, given, default, 2..=65536)?;
     if value % 2 != 0 {
-        let mend = format!("use an even number, such as {}", value + 1);
-        return Err(ConfigError::Value { section, key, value: value.to_string(), mend });
+        return Err(section.wrong(key, value, format!("use an even number, such as {}", value + 1)));
     }
     Ok(value as u32)
 }

@@ -44,16 +44,10 @@ pub fn share_addresses(
     shares: &[String],
     resolve: impl Fn(&str) -> Option<SocketAddr>,
 ) -> Result<Vec<SocketAddr>, ConfigError> {
-    let address = |text: &String| {
-        resolve(text).ok_or_else(|| ConfigError::Value {
-            section: Section::Server,
-            key: "shares",
-            value: format!("{text:?}"),
-            mend: "write addresses (no link-local ones) or names with ports, such as 10.0.0.1:9000 or [fd00::1]:9000"
-                .to_owned(),
-        })
-    };
-    shares.iter().map(address).collect()
+    let mend =
+        "write addresses (no link-local ones) or names with ports, such as 10.0.0.1:9000 or [fd00::1]:9000";
+    let wrong = |text: &String| Section::Server.wrong("shares", format!("{text:?}"), mend);
+    shares.iter().map(|text| resolve(text).ok_or_else(|| wrong(text))).collect()
 }
 
 /// The number of a rack, which cannot have a share of the slots as well.
@@ -66,8 +60,7 @@ pub fn rack_number(rack: u64, has_share: bool) -> Result<u8, ConfigError> {
         _ if has_share => "racks have no shares, leave out rack or shares",
         rack => return Ok(rack as u8),
     };
-    let (value, mend) = (rack.to_string(), mend.to_owned());
-    Err(ConfigError::Value { section: Section::Server, key: "rack", value, mend })
+    Err(Section::Server.wrong("rack", rack, mend))
 }
 
 /// The address of a rack's root; `resolve` looks a name up, or reads an address.
@@ -78,11 +71,9 @@ pub fn root_address(
     root: &str,
     resolve: impl Fn(&str) -> Option<SocketAddr>,
 ) -> Result<SocketAddr, ConfigError> {
-    resolve(root).filter(|at| at.port() != 0 && !at.ip().is_unspecified()).ok_or_else(|| ConfigError::Value {
-        section: Section::Server,
-        key: "root",
-        value: format!("{root:?}"),
-        mend: "write an address (no link-local one) or a name with a port, such as 10.0.0.1:9000 or [fd00::1]:9000"
-            .to_owned(),
-    })
+    let mend =
+        "write an address (no link-local one) or a name with a port, such as 10.0.0.1:9000 or [fd00::1]:9000";
+    resolve(root)
+        .filter(|at| at.port() != 0 && !at.ip().is_unspecified())
+        .ok_or_else(|| Section::Server.wrong("root", format!("{root:?}"), mend))
 }

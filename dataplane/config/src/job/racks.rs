@@ -1,4 +1,4 @@
-//! The key `racks`: what a job is for a rack below a root, and for the root of racks (P34 to P38).
+//! The key `racks`: a job of racks below a root (P34 to P38).
 
 use thc_protocol::aggregator::{Endpoint, Level, Racks};
 use thc_protocol::session::Root;
@@ -22,53 +22,49 @@ impl JobOptions {
     /// The job's racks, if it has any.
     pub(crate) fn layout(&self, job: u16, place: &ServerPlace) -> Result<Option<Layout>, ConfigError> {
         let section = Section::Job(job);
-        let wrong = |key, value: String, mend: String| Err(ConfigError::Value { section, key, value, mend });
-        let Some(sizes) = &self.racks else {
+        let list = |sizes: &[RackSize]| format!("a list of {}", sizes.len());
+        let Some(racks) = &self.racks else {
             return match place.rack {
                 None => Ok(None),
                 Some(_) => {
                     let mend = "a rack's jobs name all racks of the root, such as racks = [8, 8]";
-                    Err(ConfigError::Missing { section, key: "racks", mend })
+                    Err(section.missing("racks", mend))
                 }
             };
         };
         let most = MAX_WORKERS as u64;
-        if sizes.is_empty() || sizes.len() > MAX_WORKERS {
-            return wrong(
-                "racks",
-                format!("a list of {}", sizes.len()),
-                "a root has 1 to 64 racks".to_owned(),
-            );
+        if racks.is_empty() || racks.len() > MAX_WORKERS {
+            return Err(section.wrong("racks", list(racks), "a root has 1 to 64 racks"));
         }
-        for (rack, &RackSize { workers, quorum }) in sizes.iter().enumerate() {
+        for (rack, &RackSize { workers, quorum }) in racks.iter().enumerate() {
             if workers == 0 || workers > most {
-                let mend = "an aggregator has 1 to 64 members".to_owned();
-                return wrong("racks", format!("{workers} workers in rack {rack}"), mend);
+                let found = format!("{workers} workers in rack {rack}");
+                return Err(section.wrong("racks", found, "an aggregator has 1 to 64 members"));
             }
             if quorum == 0 || quorum > workers {
                 let mend = format!("the quorum of {workers} workers is 1 to {workers}");
-                return wrong("racks", format!("{quorum}/{workers} in rack {rack}"), mend);
+                return Err(section.wrong("racks", format!("{quorum}/{workers} in rack {rack}"), mend));
             }
         }
-        let sizes: Vec<(u8, u8)> = sizes.iter().map(|size| (size.workers as u8, size.quorum as u8)).collect();
+        let sizes: Vec<(u8, u8)> = racks.iter().map(|size| (size.workers as u8, size.quorum as u8)).collect();
         let total = sizes.iter().map(|&(workers, _)| u16::from(workers)).sum::<u16>();
         if let Some((rack, _)) = place.rack
             && usize::from(rack) >= sizes.len()
         {
             let mend = format!("rack is {rack}, and the last of {} is {}", sizes.len(), sizes.len() - 1);
-            return wrong("racks", format!("a list of {}", sizes.len()), mend);
+            return Err(section.wrong("racks", list(racks), mend));
         }
-        if self.workers.is_some_and(|workers| workers != u64::from(total)) {
+        if let Some(workers) = self.workers.filter(|workers| *workers != u64::from(total)) {
             let mend = format!("racks have {total} workers together, leave workers out");
-            return wrong("workers", self.workers.unwrap_or(0).to_string(), mend);
+            return Err(section.wrong("workers", workers, mend));
         }
         if let Some(quorum) = self.quorum {
-            let mend = "racks have a quorum each: write 7/8 in racks for 7 of 8".to_owned();
-            return wrong("quorum", quorum.to_string(), mend);
+            let mend = "racks have a quorum each: write 7/8 in racks for 7 of 8";
+            return Err(section.wrong("quorum", quorum, mend));
         }
         if place.is_share() {
-            let mend = "racks have no shares, leave out racks or shares".to_owned();
-            return wrong("racks", format!("a list of {}", sizes.len()), mend);
+            let mend = "racks have no shares, leave out racks or shares";
+            return Err(section.wrong("racks", list(racks), mend));
         }
         let largest = sizes.iter().map(|&(workers, _)| workers).max().unwrap_or(0);
         let racks = Racks { count: sizes.len() as u8, largest, total };
@@ -85,23 +81,23 @@ impl Layout {
         }
     }
 
-    /// Whether workers may go on without somebody of theirs.
+    /// Whether a rack may go on without some of its workers.
     pub fn by_quorum(&self) -> bool {
         self.sizes.iter().any(|(workers, quorum)| quorum < workers)
     }
 
-    /// What this server is in the job.
+    /// This server's level in the job.
     pub fn level(&self, place: &ServerPlace) -> Level {
         match place.rack {
             None => Level::Root(self.racks),
-            // How many ports the root has, it says itself.
+            // The root says how many ports it has.
             Some((rack, at)) => {
                 Level::Rack { racks: self.racks, rack: WorkerId(rack), root: Endpoint::udp(at), ports: 1 }
             }
         }
     }
 
-    /// What this rack, or the root, tells its members of a job of these racks.
+    /// The WELCOME of this rack's members, or of the root's.
     fn welcome_of_members(&self, rack: Option<u8>, welcome: &Welcome) -> Welcome {
         let (members, quorum) = self.members(rack);
         let before = &self.sizes[..rack.map_or(0, usize::from)];
@@ -118,7 +114,7 @@ impl Layout {
         Welcome { quorum, workers: members, features, rack: Some(rack), ..*welcome }
     }
 
-    /// What members are told, and what the root must say if this is a rack.
+    /// The WELCOME of members, and the one that the root must send if this is a rack.
     pub fn welcome(&self, place: &ServerPlace, welcome: &Welcome) -> (Welcome, Option<Root>) {
         let root = place.rack.map(|(rack, at)| Root {
             at,

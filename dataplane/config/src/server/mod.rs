@@ -20,17 +20,17 @@ use thc_protocol::aggregator::Shard;
 use thc_protocol::wire::Shares;
 use thc_transport::{Backend, IoName, LossyConfig, backend, is_link_local};
 
-/// Where a server listens unless told otherwise.
+/// Where a server listens by default.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:9000";
-/// The same over DPDK: the address is that of the `[dpdk]` section.
+/// The default over DPDK, where the `[dpdk]` section has the address.
 const DEFAULT_DEVICE_LISTEN: &str = "0.0.0.0:9000";
-/// Bytes of a port's receive buffer unless told otherwise.
+/// Default bytes of a port's receive buffer.
 pub const DEFAULT_RECV_BUFFER: usize = 16 << 20;
-/// Bytes of its send buffer.
+/// Default bytes of a port's send buffer.
 pub const DEFAULT_SEND_BUFFER: usize = 4 << 20;
 const DEFAULT_MEMORY_LIMIT: usize = 1 << 30;
 
-/// More shards than that find no slots (P21).
+/// More shards than this have no slots (P21 shards).
 const MAX_SHARDS: u64 = 64;
 /// The smallest buffer that holds a whole run of packets.
 const MIN_BUFFER: usize = 64 << 10;
@@ -39,15 +39,15 @@ const MIN_BUFFER: usize = 64 << 10;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerConfig {
-    /// What carries the packets.
+    /// The backend that carries the packets.
     pub io: Backend,
     /// Address and port of the first shard; port 0 lets the system choose.
     pub listen: SocketAddr,
     /// Threads and ports, at least 1.
     pub shards: u8,
-    /// Which share of the slots this server has, and where all shares are; 0 and none if it has all slots.
+    /// The number of this server's share of the slots; 0 if it has all slots.
     pub share: u8,
-    /// Where all shares are.
+    /// The addresses of all shares; none if this server has all slots.
     pub shares: Shares,
     /// Bytes, of each port.
     pub recv_buffer: usize,
@@ -59,20 +59,20 @@ pub struct ServerConfig {
     pub members: u32,
     /// Spin instead of sleeping.
     pub busy_poll: bool,
-    /// Cores of the shards; empty leaves them where the system likes.
+    /// Cores of the shards; none to let the system choose.
     pub pin: Vec<usize>,
     /// Static jobs. Without any, a controller writes jobs by P4Runtime.
     pub jobs: Vec<JobSetup>,
-    /// Where P4Runtime is served, if it is.
+    /// The P4Runtime service, if there is one.
     pub p4runtime: Option<P4RuntimeConfig>,
-    /// Where the program answers Prometheus, if it does.
+    /// Where the program serves metrics, if it does.
     pub http: Option<SocketAddr>,
     /// Faults to inject on every port, for tests.
     pub faults: Option<LossyConfig>,
 }
 
-/// Shards on a machine with so many usable cores. The kernel needs as many again for its work on packets, and
-/// other programs should have some: with more shards than free cores, shards wait for each other.
+/// The default number of shards on a machine with `cores` usable cores. The kernel needs as many again for its work on
+/// packets, and other programs need some: with more shards than free cores, shards wait for each other.
 fn default_shards(cores: usize) -> u64 {
     (cores / 4).clamp(1, 4) as u64
 }
@@ -105,24 +105,23 @@ impl ServerOptions {
         };
         if let Some(own) = own.filter(|own| own.port() != listen.port()) {
             let mend = format!("share {share} has port {} in shares, give the same", own.port());
-            return Err(ConfigError::Value { section, key: "listen", value: listen.to_string(), mend });
+            return Err(section.wrong("listen", listen, mend));
         }
         if listen.port() != 0 && usize::from(listen.port()) + usize::from(shards) - 1 > usize::from(u16::MAX)
         {
             let mend =
                 format!("{shards} shards need as many ports, give one up to {}", 65536 - u32::from(shards));
-            return Err(ConfigError::Value { section, key: "listen", value: listen.to_string(), mend });
+            return Err(section.wrong("listen", listen, mend));
         }
         let buffer = |key, size: Option<Size>, default| match size {
             Some(Size(bytes)) if bytes < MIN_BUFFER => {
-                let mend = "give at least 64KiB".to_owned();
-                Err(ConfigError::Value { section, key, value: format!("{bytes} bytes"), mend })
+                Err(section.wrong(key, format!("{bytes} bytes"), "give at least 64KiB"))
             }
             size => Ok(size.map_or(default, |Size(bytes)| bytes)),
         };
         if !pin.is_empty() && pin.len() != usize::from(shards) {
             let mend = format!("name one core for each of the {shards} shards");
-            return Err(ConfigError::Value { section, key: "pin", value: format!("{pin:?}"), mend });
+            return Err(section.wrong("pin", format!("{pin:?}"), mend));
         }
         let mut config = ServerConfig {
             io,
@@ -139,19 +138,23 @@ impl ServerOptions {
             pin,
             jobs: Vec::new(),
             p4runtime: self.p4runtime.as_ref().map(P4RuntimeOptions::validate).transpose()?,
-            http: self.http.as_deref().map(http).transpose()?,
+            http: self.http.as_deref().map(|at| socket_address("http", at, "127.0.0.1:9100")).transpose()?,
             faults: self.faults,
         };
         if self.job.is_empty() && config.p4runtime.is_none() {
-            return Err(ConfigError::NoJob);
+            let message = "no job is configured: add a [[job]] section, or --job, --workers and --cookie, or --p4runtime for a \
+                           controller";
+            return Err(section.unsound(message));
         }
         config.jobs = validate_jobs(&self.job, &ServerPlace { shards, shares, rack })?;
         let own = || config.slices();
         let needs: usize =
             config.jobs.iter().flat_map(|job| own().map(|shard| job.config.memory(shard))).sum();
         if needs > config.memory_limit {
-            let words = |bytes: usize| Size(bytes).to_string();
-            return Err(ConfigError::Memory { needs: words(needs), limit: words(config.memory_limit) });
+            let (needs, limit) = (Size(needs), Size(config.memory_limit));
+            return Err(section.unsound(format!(
+                "the slots of all jobs need {needs}, memory_limit is {limit}: raise memory_limit or lower data_slots"
+            )));
         }
         Ok(config)
     }
@@ -163,13 +166,13 @@ impl ServerOptions {
             Some(IoName::Dpdk) => DEFAULT_DEVICE_LISTEN,
             Some(IoName::Udp) | None => DEFAULT_LISTEN,
         };
-        let wrong = |value, mend| ConfigError::Value { section: Section::Server, key: "listen", value, mend };
+        let section = Section::Server;
         let own = own.map(|at| at.to_string());
         let text = self.listen.as_deref().or(own.as_deref()).unwrap_or(default);
         let parsed = text.parse().ok().filter(|at: &SocketAddr| !is_link_local(at.ip()));
         let mut listen = parsed.ok_or_else(|| {
             let mend = "give an address (no link-local one) and a port, such as 0.0.0.0:9000 or [::]:9000";
-            wrong(format!("{text:?}"), mend.to_owned())
+            section.wrong("listen", format!("{text:?}"), mend)
         })?;
         let io = backend(self.io, listen.ip(), &self.dpdk).map_err(|error| ConfigError::Io(error.into()))?;
         if let Backend::Dpdk(dpdk) = &io {
@@ -178,7 +181,7 @@ impl ServerOptions {
             } else if listen.ip() != dpdk.address {
                 let mend =
                     format!("over DPDK this end has the address {} only, give that or 0.0.0.0", dpdk.address);
-                return Err(wrong(listen.to_string(), mend));
+                return Err(section.wrong("listen", listen, mend));
             }
         }
         Ok((io, listen))
@@ -212,13 +215,10 @@ impl ServerConfig {
     }
 }
 
-fn http(text: &str) -> Result<SocketAddr, ConfigError> {
-    text.parse().map_err(|_| ConfigError::Value {
-        section: Section::Server,
-        key: "http",
-        value: format!("{text:?}"),
-        mend: "give an address and a port, such as 127.0.0.1:9100".to_owned(),
-    })
+/// The value of a key that is an address and a port, such as `example`.
+fn socket_address(key: &'static str, text: &str, example: &str) -> Result<SocketAddr, ConfigError> {
+    let mend = || format!("give an address and a port, such as {example}");
+    text.parse().map_err(|_| Section::Server.wrong(key, format!("{text:?}"), mend()))
 }
 
 #[cfg(test)]

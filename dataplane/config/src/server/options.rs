@@ -2,10 +2,10 @@
 //! checked yet.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::job::{ConfigError, JobOptions, merge};
-use crate::values::{Interval, Size};
+use crate::job::{ConfigError, JobOptions, Section, merge};
+use crate::values::Size;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use thc_transport::{DpdkOptions, IoName, LossyConfig};
@@ -65,12 +65,6 @@ pub struct ServerOptions {
     /// Cores to pin the shards to, one each [default: none]
     #[arg(long, value_name = "CORES", value_delimiter = ',', help_heading = "Server")]
     pub pin: Option<Vec<usize>>,
-    /// Print a line of statistics to stderr at this interval [default: never]
-    #[arg(long, value_name = "TIME", help_heading = "Server")]
-    pub stats_interval: Option<Interval>,
-    /// Write all statistics to this file, at each interval and at the end
-    #[arg(long, value_name = "PATH", help_heading = "Server")]
-    pub stats_json: Option<PathBuf>,
     /// Serve metrics to Prometheus at http://ADDRESS:PORT/metrics; anyone who can reach the address can read them
     /// [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Server")]
@@ -131,7 +125,7 @@ impl ServerOptions {
     /// number, or to its only one, or make a new one.
     ///
     /// # Errors
-    /// [`ConfigError::WhichJob`], [`ConfigError::Flags`].
+    /// [`ConfigError::Unsound`], [`ConfigError::Flags`].
     pub fn with_flags(
         self,
         mut server: ServerOptions,
@@ -149,7 +143,12 @@ impl ServerOptions {
         }
         let place = match job.job {
             Some(_) => options.job.iter().position(|known| known.job == job.job),
-            None if options.job.len() > 1 => return Err(ConfigError::WhichJob { jobs: options.job.len() }),
+            None if options.job.len() > 1 => {
+                let jobs = options.job.len();
+                let message =
+                    format!("the flags of a job need --job, because the file configures {jobs} jobs");
+                return Err(Section::Server.unsound(message));
+            }
             None => (!options.job.is_empty()).then_some(0),
         };
         match place {

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
-use crate::job::{ConfigError, Section};
+use crate::job::ConfigError;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use crate::server::socket_address;
 use crate::server::tls::{CertificateFiles, TlsOptions};
 
 /// Where P4Runtime listens unless told otherwise: BMv2's usual port, reachable from this machine alone.
@@ -44,12 +45,7 @@ impl P4RuntimeOptions {
     /// Checks it.
     pub(crate) fn validate(&self) -> Result<P4RuntimeConfig, ConfigError> {
         let text = self.listen.as_deref().unwrap_or(DEFAULT_LISTEN);
-        let listen = text.parse().map_err(|_| ConfigError::Value {
-            section: Section::Server,
-            key: "p4runtime",
-            value: format!("{text:?}"),
-            mend: format!("give an address and a port, such as {DEFAULT_LISTEN}"),
-        })?;
+        let listen = socket_address("p4runtime", text, DEFAULT_LISTEN)?;
         let tls = self.tls.as_ref().map(TlsOptions::validate).transpose()?.flatten();
         Ok(P4RuntimeConfig { listen, device_id: self.device_id.unwrap_or(0), tls })
     }

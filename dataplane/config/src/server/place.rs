@@ -16,14 +16,14 @@ impl ServerOptions {
             (Some(text), Some(list)) => (text, list),
             (Some(_), None) => {
                 let mend = "name the addresses of all shares, in order, such as h0:9000,h1:9000";
-                return Err(ConfigError::Missing { section, key: "shares", mend });
+                return Err(section.missing("shares", mend));
             }
             (None, Some(_)) => {
                 let mend = "say which of the shares this server has, such as 0/2 for the first of two";
-                return Err(ConfigError::Missing { section, key: "share", mend });
+                return Err(section.missing("share", mend));
             }
         };
-        let wrong = |mend: String| ConfigError::Value { section, key: "share", value: text.clone(), mend };
+        let wrong = |mend: String| section.wrong("share", text, mend);
         let (share, count) = text
             .split_once('/')
             .and_then(|(share, count)| Some((share.parse::<u8>().ok()?, count.parse::<usize>().ok()?)))
@@ -49,37 +49,27 @@ impl ServerOptions {
             (None, None) => return Ok(None),
             (Some(rack), Some(root)) => (rack, root),
             (Some(_), None) => {
-                let mend = "say where the root is, such as 10.0.0.1:9000";
-                return Err(ConfigError::Missing { section, key: "root", mend });
+                return Err(section.missing("root", "say where the root is, such as 10.0.0.1:9000"));
             }
             (None, Some(_)) => {
-                let mend = "say which of the root's racks this server is, from 0 on";
-                return Err(ConfigError::Missing { section, key: "rack", mend });
+                return Err(
+                    section.missing("rack", "say which of the root's racks this server is, from 0 on")
+                );
             }
-        };
-        let wrong = |key, value: String, mend: &str| {
-            Err(ConfigError::Value { section, key, value, mend: mend.to_owned() })
         };
         let number = rack_number(rack, self.shares.is_some())?;
         if self.p4runtime.is_some() {
-            return wrong(
-                "rack",
-                rack.to_string(),
-                "a thc-ps under a controller cannot be a rack, leave out rack or p4runtime",
-            );
+            let mend = "a thc-ps under a controller cannot be a rack, leave out rack or p4runtime";
+            return Err(section.wrong("rack", rack, mend));
         }
         let at = root_address(root, resolve)?;
         let here = at.ip() == listen.ip() || (listen.ip().is_unspecified() && is_own(at));
         if here && at.port() == listen.port() {
-            return wrong(
-                "root",
-                at.to_string(),
-                "that is where this rack listens itself, give the address of another server",
-            );
+            let mend = "that is where this rack listens itself, give the address of another server";
+            return Err(section.wrong("root", at, mend));
         }
-        if self.shards.is_some_and(|shards| shards != 1) {
-            let value = self.shards.unwrap_or(1).to_string();
-            return wrong("shards", value, "a rack has one port, give 1 or leave it out");
+        if let Some(shards) = self.shards.filter(|shards| *shards != 1) {
+            return Err(section.wrong("shards", shards, "a rack has one port, give 1 or leave it out"));
         }
         Ok(Some((number, at)))
     }

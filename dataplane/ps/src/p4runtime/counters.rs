@@ -1,4 +1,4 @@
-//! The switch program's counters, out of what the shards count.
+//! The switch program's counters, computed from the counts of the shards.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ const CARRIER: usize = 4;
 /// Packets and bytes.
 type Cell = (i64, i64);
 
-/// What the shards have counted up to one moment.
+/// The counts of all shards at one moment.
 #[derive(Debug, Default)]
 pub struct Readings {
     jobs: BTreeMap<u16, JobCounters>,
@@ -79,16 +79,7 @@ impl Readings {
     }
 }
 
-/// The values to which a controller has set counters, relative to what the shards have counted.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Where all cells began with 0.
-    base: Readings,
-    /// Cells that were written, by counter and index: at most as many as there are cells.
-    offsets: BTreeMap<(u32, u32), Cell>,
-}
-
-/// Cells of counters that are asked for.
+/// The cells of counters that a request asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
     counter: Option<u32>,
@@ -135,42 +126,15 @@ fn counter_of(program: &Program, id: u32) -> Result<Counter, Refusal> {
     }
 }
 
-impl Counters {
-    /// All cells are 0 at this moment.
-    pub fn reset(&mut self, now: Readings) {
-        self.base = now;
-        self.offsets.clear();
-    }
-
-    fn cell(&self, now: &Readings, id: u32, counter: Counter, index: u32) -> Cell {
-        let (now, base) = (now.cell(counter.kind, index), self.base.cell(counter.kind, index));
-        let (packets, bytes) = self.offsets.get(&(id, index)).copied().unwrap_or_default();
-        (now.0 - base.0 + packets, now.1 - base.1 + bytes)
-    }
-
-    /// Sets cells.
-    pub fn set(&mut self, program: &Program, now: &Readings, query: Query, data: &CounterData) {
-        for (id, counter, index) in query.cells(program) {
-            self.offsets.remove(&(id, index));
-            let held = self.cell(now, id, counter, index);
-            let offset = (data.packet_count.wrapping_sub(held.0), data.byte_count.wrapping_sub(held.1));
-            let offset = if counter.kind == CounterKind::Packets { offset } else { (offset.0, 0) };
-            if offset != (0, 0) {
-                self.offsets.insert((id, index), offset);
-            }
-        }
-    }
-
-    /// A cell as it is read.
-    pub fn entity(&self, now: &Readings, (id, counter, index): (u32, Counter, u32)) -> Entity {
-        let (packet_count, byte_count) = self.cell(now, id, counter, index);
-        let entry = CounterEntry {
-            counter_id: id,
-            index: Some(Index { index: index.into() }),
-            data: Some(CounterData { byte_count, packet_count }),
-        };
-        Entity { entity: Some(entity::Entity::CounterEntry(entry)) }
-    }
+/// A cell as it is read: what was counted since `base`.
+pub fn cell_entity(now: &Readings, base: &Readings, (id, counter, index): (u32, Counter, u32)) -> Entity {
+    let (now, base) = (now.cell(counter.kind, index), base.cell(counter.kind, index));
+    let entry = CounterEntry {
+        counter_id: id,
+        index: Some(Index { index: index.into() }),
+        data: Some(CounterData { packet_count: now.0 - base.0, byte_count: now.1 - base.1 }),
+    };
+    Entity { entity: Some(entity::Entity::CounterEntry(entry)) }
 }
 
 #[cfg(test)]
@@ -216,54 +180,25 @@ mod tests {
         *Program::get().counters.iter().find(|(_, counter)| counter.kind == kind).unwrap().0
     }
 
-    fn read(counters: &Counters, now: &Readings, kind: CounterKind, index: u32) -> Cell {
-        counters.cell(now, id(kind), Program::get().counters[&id(kind)], index)
-    }
-
     #[test]
     fn cells_are_where_the_switch_program_has_them() {
         // Two shards that have seen the same.
         let now = Readings::from_reports(&[report(), report()]);
-        let counters = Counters::default();
         let worker = 3 << 7;
-        assert_eq!(read(&counters, &now, CounterKind::Packets, worker), (6, 6 * (1044 + 42)));
-        assert_eq!(read(&counters, &now, CounterKind::Events, worker << 3 | Event::Opened as u32), (2, 0));
-        assert_eq!(read(&counters, &now, CounterKind::Events, worker << 3 | Event::Duplicate as u32), (2, 0));
-        assert_eq!(
-            read(&counters, &now, CounterKind::Drops, worker << 4 | DropReason::Cookie as u32),
-            (2, 0)
-        );
-        assert_eq!(read(&counters, &now, CounterKind::Carrier, DropReason::Short as u32), (2, 0));
-        assert_eq!(read(&counters, &now, CounterKind::Answers, 3 << 2), (2, 0));
-        assert_eq!(read(&counters, &now, CounterKind::Answers, 3 << 2 | 1), (2, 0));
+        assert_eq!(now.cell(CounterKind::Packets, worker), (6, 6 * (1044 + 42)));
+        assert_eq!(now.cell(CounterKind::Events, worker << 3 | Event::Opened as u32), (2, 0));
+        assert_eq!(now.cell(CounterKind::Events, worker << 3 | Event::Duplicate as u32), (2, 0));
+        assert_eq!(now.cell(CounterKind::Drops, worker << 4 | DropReason::Cookie as u32), (2, 0));
+        assert_eq!(now.cell(CounterKind::Carrier, DropReason::Short as u32), (2, 0));
+        assert_eq!(now.cell(CounterKind::Answers, 3 << 2), (2, 0));
+        assert_eq!(now.cell(CounterKind::Answers, 3 << 2 | 1), (2, 0));
         // All others are 0, up to the last.
         let all = Query { counter: None, index: None };
         let cells: Vec<_> = all.cells(Program::get()).collect();
         let sizes: u32 = Program::get().counters.values().map(|counter| counter.size).sum();
         assert_eq!(cells.len(), sizes as usize);
-        let full =
-            cells.iter().filter(|&&(id, counter, index)| counters.cell(&now, id, counter, index) != (0, 0));
+        let full = cells.iter().filter(|&&(_, counter, index)| now.cell(counter.kind, index) != (0, 0));
         assert_eq!(full.count(), 7);
-    }
-
-    #[test]
-    fn cells_can_be_set_and_go_on_counting() {
-        let (mut counters, program) = (Counters::default(), Program::get());
-        let now = Readings::from_reports(&[report()]);
-        let query = Query { counter: Some(id(CounterKind::Packets)), index: Some(3 << 7) };
-        counters.set(program, &now, query, &CounterData { packet_count: 100, byte_count: 7 });
-        assert_eq!(read(&counters, &now, CounterKind::Packets, 3 << 7), (100, 7));
-        let later = Readings::from_reports(&[report(), report()]);
-        assert_eq!(read(&counters, &later, CounterKind::Packets, 3 << 7), (103, 7 + 3 * 1086));
-        let query = Query { counter: Some(id(CounterKind::Answers)), index: None };
-        counters.set(program, &now, query, &CounterData::default());
-        assert_eq!(read(&counters, &now, CounterKind::Answers, 3 << 2), (0, 0));
-        counters.reset(later);
-        assert_eq!(
-            read(&counters, &Readings::from_reports(&[report(), report()]), CounterKind::Packets, 3 << 7),
-            (0, 0)
-        );
-        assert!(counters.offsets.is_empty());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What requests work on, and the checks that they have in common.
+//! The state behind requests, and the checks that they share.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,15 +10,15 @@ use p4runtime_proto::v1::{
 use tonic::Code;
 
 use super::clients::{Clients, check_role, number};
-use super::counters::{Counters, Readings};
-use super::pipeline::{Pipeline, Verified, verify};
+use super::counters::Readings;
+use super::pipeline::{built_in, verify};
 use super::refusal::{Refusal, refuse};
 use crate::forwarding::SharedForwarding;
 use crate::rows::{Program, set_room};
 use crate::shards::Shards;
 use thc_config::job::credit::Room;
 
-/// What requests work on.
+/// The state behind requests.
 #[derive(Debug)]
 pub struct Device {
     /// The number that requests must name.
@@ -27,24 +27,24 @@ pub struct Device {
     pub program: &'static Program,
     /// The rows.
     pub forwarding: SharedForwarding,
-    /// Who counts and sends.
+    /// The shards, which count and send.
     pub shards: Shards,
     /// The controllers.
     pub clients: Arc<Clients>,
     /// Whether the jobs are static: then nothing can be written.
     fixed: bool,
-    /// What its ports hold, and for how many members.
+    /// The room of its ports.
     room: Room,
     state: Mutex<State>,
 }
 
-/// What only requests change.
+/// The state that only requests change.
 #[derive(Debug, Default)]
 pub struct State {
-    /// The pipeline configuration.
-    pub pipeline: Pipeline,
-    /// What counters were set to.
-    pub counters: Counters,
+    /// The pipeline configuration in force.
+    pub pipeline: Option<ForwardingPipelineConfig>,
+    /// The counts from which counters begin with 0.
+    pub base: Readings,
 }
 
 impl Device {
@@ -57,7 +57,7 @@ impl Device {
         shards: Shards,
         fixed: bool,
     ) -> Device {
-        let running = fixed.then(Verified::built_in);
+        let pipeline = fixed.then(built_in);
         Device {
             id,
             program: Program::get(),
@@ -66,11 +66,11 @@ impl Device {
             shards,
             fixed,
             room: Room { packets: 0, members: 1 },
-            state: Mutex::new(State { pipeline: Pipeline { saved: None, running }, ..State::default() }),
+            state: Mutex::new(State { pipeline, ..State::default() }),
         }
     }
 
-    /// The same with ports that hold so much.
+    /// This device with ports of that room.
     #[must_use]
     pub fn with_room(self, room: Room) -> Device {
         Device { room, ..self }
@@ -94,7 +94,7 @@ impl Device {
         refuse(Code::NotFound, format!("there is no device {id}: this is device {}", self.id))
     }
 
-    /// Whether a request may change something.
+    /// Checks whether a request may change something.
     pub fn check_writer(
         &self,
         device: u64,
@@ -115,7 +115,7 @@ impl Device {
         refuse(Code::PermissionDenied, "election_id is not that of the primary controller")
     }
 
-    /// Whether a request may see something.
+    /// Checks whether a request may read something.
     pub fn check_reader(&self, device: u64) -> Result<(), Refusal> {
         self.check_device(device)?;
         check_running(&self.state().pipeline)
@@ -130,42 +130,32 @@ impl Device {
         match action {
             Action::Unspecified => refuse(Code::InvalidArgument, "the request has no action"),
             Action::Verify => verify(request.config).map(drop),
-            Action::VerifyAndSave => {
-                state.pipeline.saved = Some(verify(request.config)?);
-                Ok(())
-            }
+            Action::VerifyAndSave | Action::Commit => refuse(
+                Code::Unimplemented,
+                "a config is set at once: use VERIFY_AND_COMMIT or RECONCILE_AND_COMMIT",
+            ),
             Action::VerifyAndCommit => {
                 let verified = verify(request.config)?;
                 self.commit(&mut state, verified)
             }
-            Action::Commit if request.config.is_some() => {
-                refuse(Code::InvalidArgument, "COMMIT takes the config that was saved: send none")
-            }
-            Action::Commit => match state.pipeline.saved.take() {
-                Some(saved) => self.commit(&mut state, saved),
-                None => refuse(Code::NotFound, "no config is saved: use VERIFY_AND_SAVE before"),
-            },
             Action::ReconcileAndCommit => {
-                let verified = verify(request.config)?;
-                state.pipeline.saved = None;
-                state.pipeline.running = Some(verified);
+                state.pipeline = Some(verify(request.config)?);
                 Ok(())
             }
         }
     }
 
     /// A configuration comes into force: all tables are empty, all counters are 0.
-    fn commit(&self, state: &mut State, verified: Verified) -> Result<(), Refusal> {
+    fn commit(&self, state: &mut State, verified: ForwardingPipelineConfig) -> Result<(), Refusal> {
         let mut forwarding = self.forwarding.lock();
         forwarding.restore(Arc::default());
         if !forwarding.commit() {
             return refuse_stopping();
         }
         drop(forwarding);
-        state.counters.reset(self.readings());
+        state.base = self.readings();
         tracing::info!("P4Runtime: pipeline set");
-        state.pipeline.saved = None;
-        state.pipeline.running = Some(verified);
+        state.pipeline = Some(verified);
         Ok(())
     }
 
@@ -177,7 +167,7 @@ impl Device {
         use get_forwarding_pipeline_config_request::ResponseType;
         self.check_device(request.device_id)?;
         let state = self.state();
-        let Some(Verified { config, .. }) = &state.pipeline.running else { return not_running() };
+        let Some(config) = &state.pipeline else { return not_running() };
         let wants = request.response_type();
         let p4info = matches!(wants, ResponseType::All | ResponseType::P4infoAndCookie);
         let device = matches!(wants, ResponseType::All | ResponseType::DeviceConfigAndCookie);
@@ -193,9 +183,9 @@ impl Device {
     }
 }
 
-/// Whether a pipeline is in force.
-pub fn check_running(pipeline: &Pipeline) -> Result<(), Refusal> {
-    if pipeline.running.is_some() { Ok(()) } else { not_running() }
+/// Checks that a pipeline is in force.
+pub fn check_running(pipeline: &Option<ForwardingPipelineConfig>) -> Result<(), Refusal> {
+    if pipeline.is_some() { Ok(()) } else { not_running() }
 }
 
 fn not_running<T>() -> Result<T, Refusal> {

@@ -7,37 +7,18 @@ use tonic::Code;
 use super::refusal::{Refusal, refuse};
 use crate::rows::{Program, set_addresses, set_forms, set_room};
 
-/// A configuration that was found good.
-#[derive(Clone, Debug)]
-pub struct Verified {
-    /// As it was sent.
-    pub config: ForwardingPipelineConfig,
-}
-
-/// What a controller has set.
-#[derive(Debug, Default)]
-pub struct Pipeline {
-    /// Set, but not in force yet.
-    pub saved: Option<Verified>,
-    /// The pipeline in force.
-    pub running: Option<Verified>,
-}
-
-impl Verified {
-    /// The built-in program by itself, for static jobs.
-    #[must_use]
-    pub fn built_in() -> Verified {
-        let p4info = Some(Program::get().info.clone());
-        let config = ForwardingPipelineConfig { p4info, ..ForwardingPipelineConfig::default() };
-        Verified { config }
-    }
+/// The built-in program by itself, for static jobs.
+#[must_use]
+pub fn built_in() -> ForwardingPipelineConfig {
+    let p4info = Some(Program::get().info.clone());
+    ForwardingPipelineConfig { p4info, ..ForwardingPipelineConfig::default() }
 }
 
 /// Checks a configuration.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT`.
-pub fn verify(config: Option<ForwardingPipelineConfig>) -> Result<Verified, Refusal> {
+pub fn verify(config: Option<ForwardingPipelineConfig>) -> Result<ForwardingPipelineConfig, Refusal> {
     let Some(mut config) = config else { return refuse(Code::InvalidArgument, "the config is missing") };
     let Some(info) = &config.p4info else { return refuse(Code::InvalidArgument, "the P4Info is missing") };
     if let Some(difference) = difference(&Program::get().info, info) {
@@ -50,9 +31,9 @@ pub fn verify(config: Option<ForwardingPipelineConfig>) -> Result<Verified, Refu
     if !config.p4_device_config.is_empty() && !device_config.starts_with(b"{") {
         return refuse(Code::InvalidArgument, "leave p4_device_config empty, or give BMv2's JSON");
     }
-    // What the program does is the server's to say: more than the switch that its text was made for.
+    // The server supports more forms than the switch for which the P4Info was compiled.
     config.p4info.iter_mut().for_each(|info| set_forms(info, Program::get().forms()));
-    Ok(Verified { config })
+    Ok(config)
 }
 
 /// The first difference between a P4Info and ours that matters for requests, in tables, actions or counters.
@@ -146,7 +127,7 @@ mod tests {
         // Its forms are its own, whatever program it is told.
         let mut info = own_p4info();
         set_forms(&mut info, "4/8");
-        assert_eq!(verify(config(info, b"")).unwrap().config.p4info, Some(own_p4info()));
+        assert_eq!(verify(config(info, b"")).unwrap().p4info, Some(own_p4info()));
         // Registers are not served, and so may be as they like.
         let mut info = own_p4info();
         info.registers.clear();

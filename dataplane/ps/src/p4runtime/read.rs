@@ -9,7 +9,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
 use super::clients::check_role;
-use super::counters::{Query, Readings};
+use super::counters::{Query, Readings, cell_entity};
 use super::device::Device;
 use super::entries::{default_entity, group_entity, key_of, no_clones, row_entity, table_of};
 use super::refusal::{Refusal, batch_status, refuse};
@@ -173,7 +173,7 @@ impl Device {
             }
             Wanted::Counters(query) => {
                 for cell in query.cells(self.program) {
-                    let entity = self.state().counters.entity(readings, cell);
+                    let entity = cell_entity(readings, &self.state().base, cell);
                     if !chunks.push(entity).await {
                         return false;
                     }

@@ -1,18 +1,14 @@
 //! Write: a batch of updates, each with a result of its own.
 
-use p4runtime_proto::v1::{CounterEntry, Update, WriteRequest, entity, update, write_request};
+use p4runtime_proto::v1::{Update, WriteRequest, entity, write_request};
 use thc_protocol::JobId;
 use tonic::{Code, Status};
 
-use super::counters::{Query, Readings};
 use super::device::{Device, check_running, refuse_stopping};
 use super::entries::{group_change, table_change};
 use super::refusal::{Refusal, batch_status, refuse};
 use crate::forwarding::Forwarding;
 use crate::rows::RowChange;
-
-/// A counter to be set when the batch is through.
-type CounterWrite = (Query, p4runtime_proto::v1::CounterData);
 
 impl Device {
     /// Makes the updates of a batch; the shards see all of them at once.
@@ -24,13 +20,13 @@ impl Device {
         self.write_batch(&request)
     }
 
-    /// The same, whoever asks.
+    /// Makes the updates of a batch without a check of the writer.
     ///
     /// # Errors
     /// As [`Self::write`].
     pub fn write_batch(&self, request: &WriteRequest) -> Result<(), Status> {
         use write_request::Atomicity;
-        let mut state = self.state();
+        let state = self.state();
         check_running(&state.pipeline)?;
         let rollback = match request.atomicity() {
             Atomicity::ContinueOnError => false,
@@ -43,12 +39,8 @@ impl Device {
         };
         let mut forwarding = self.forwarding.lock();
         let before = forwarding.snapshot();
-        let mut counters = Vec::new();
-        let mut results: Vec<_> = request
-            .updates
-            .iter()
-            .map(|update| self.update(&mut forwarding, &mut counters, update))
-            .collect();
+        let mut results: Vec<_> =
+            request.updates.iter().map(|update| self.update(&mut forwarding, update)).collect();
         if rollback && results.iter().any(Result::is_err) {
             forwarding.restore(before);
             for result in results.iter_mut().filter(|result| result.is_ok()) {
@@ -60,22 +52,10 @@ impl Device {
         if !forwarding.commit() {
             return Ok(refuse_stopping()?);
         }
-        drop(forwarding);
-        if !counters.is_empty() {
-            let now: Readings = self.readings();
-            for (query, data) in counters {
-                state.counters.set(self.program, &now, query, &data);
-            }
-        }
         batch_status(&results)
     }
 
-    fn update(
-        &self,
-        forwarding: &mut Forwarding,
-        counters: &mut Vec<CounterWrite>,
-        update: &Update,
-    ) -> Result<(), Refusal> {
+    fn update(&self, forwarding: &mut Forwarding, update: &Update) -> Result<(), Refusal> {
         use entity::Entity;
         let kind = update.r#type();
         let entity = update.entity.as_ref().and_then(|entity| entity.entity.as_ref());
@@ -88,10 +68,6 @@ impl Device {
             Entity::PacketReplicationEngineEntry(entry) => {
                 let change = group_change(forwarding.store(), kind, entry)?;
                 self.change(forwarding, change)
-            }
-            Entity::CounterEntry(entry) => {
-                counters.extend(self.counter(kind, entry)?);
-                Ok(())
             }
             other => refuse(Code::Unimplemented, not_there(other)),
         }
@@ -114,17 +90,6 @@ impl Device {
         }
         Ok(())
     }
-
-    fn counter(&self, kind: update::Type, entry: &CounterEntry) -> Result<Option<CounterWrite>, Refusal> {
-        if kind != update::Type::Modify {
-            return refuse(Code::InvalidArgument, "counters are always there: use MODIFY");
-        }
-        if entry.counter_id == 0 {
-            return refuse(Code::InvalidArgument, "counter_id is missing");
-        }
-        let query = Query::parse(self.program, entry)?;
-        Ok(entry.data.map(|data| (query, data)))
-    }
 }
 
 /// The refusal for entities that the program or this server does not have.
@@ -132,6 +97,7 @@ impl Device {
 pub fn not_there(entity: &entity::Entity) -> &'static str {
     use entity::Entity;
     match entity {
+        Entity::CounterEntry(_) => "counters are read, not written",
         Entity::RegisterEntry(_) => "registers are not served, as by BMv2",
         Entity::ActionProfileMember(_) | Entity::ActionProfileGroup(_) => {
             "the program has no action profiles"

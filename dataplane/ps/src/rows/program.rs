@@ -339,7 +339,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "p4runtime")]
     fn a_program_of_another_kind_is_refused() {
         assert!(Program::load(b"").is_err());
         let text = std::str::from_utf8(thc_p4::P4INFO).unwrap();

@@ -1,6 +1,5 @@
 //! The command line of `thc-worker`.
 
-pub mod colocated;
 pub mod doctor;
 pub mod metrics;
 pub mod options;

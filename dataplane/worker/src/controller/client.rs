@@ -1,4 +1,4 @@
-//! One question to the controller.
+//! Requests to the controller.
 
 use super::Controller;
 use std::fs;
@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 /// How long a controller may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A runtime for the calling thread, which must be none of another's.
+/// A runtime for the calling thread, which must not belong to another runtime.
 pub fn runtime() -> Result<Runtime, Status> {
     Builder::new_current_thread()
         .enable_all()
@@ -21,15 +21,10 @@ pub fn runtime() -> Result<Runtime, Status> {
         .map_err(|error| Status::internal(format!("no runtime for gRPC: {error}")))
 }
 
-/// Asks for a place on a separate thread: the caller's may belong to an async runtime, which another must not
-/// block.
+/// Asks for a place on a separate thread: the caller's thread may belong to an async runtime, which must not block.
 pub fn ask(controller: &Controller, request: JoinRequest) -> Result<JoinResponse, Status> {
-    let question = || {
-        runtime()?.block_on(async {
-            let joined = first_there(controller, async |mut client| client.join(request.clone()).await);
-            Ok(joined.await?.0.into_inner())
-        })
-    };
+    let question =
+        || runtime()?.block_on(async { Ok(connect(controller).await?.join(request).await?.into_inner()) });
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("thc-join".to_owned()).spawn_scoped(scope, question);
         let thread = thread.map_err(|error| Status::internal(format!("no thread for gRPC: {error}")))?;
@@ -37,34 +32,10 @@ pub fn ask(controller: &Controller, request: JoinRequest) -> Result<JoinResponse
     })
 }
 
-/// Asks each of a job's controllers until an active one answers. Returns its answer and the connection to it.
-pub async fn first_there<T>(
-    controller: &Controller,
-    ask: impl AsyncFn(ControlClient<Channel>) -> Result<T, Status>,
-) -> Result<(T, ControlClient<Channel>), Status> {
-    let mut away = Status::unavailable("no controller");
-    for endpoint in controller.url.endpoints() {
-        let asked = async {
-            let client = connect(controller, endpoint).await?;
-            Ok((ask(client.clone()).await?, client))
-        };
-        match asked.await {
-            Err(status) if is_away(&status) => away = status,
-            answer => return answer,
-        }
-    }
-    Err(away)
-}
-
-/// Whether a controller cannot be asked, and another one might.
-fn is_away(status: &Status) -> bool {
-    matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled)
-}
-
-/// A connection.
-async fn connect(controller: &Controller, endpoint: String) -> Result<ControlClient<Channel>, Status> {
+/// Connects to a job's controller.
+pub async fn connect(controller: &Controller) -> Result<ControlClient<Channel>, Status> {
     let url = &controller.url;
-    let mut endpoint = Endpoint::from_shared(endpoint)
+    let mut endpoint = Endpoint::from_shared(url.endpoint())
         .map_err(|error| Status::invalid_argument(format!("{url}: {error}")))?
         .connect_timeout(PATIENCE)
         .timeout(PATIENCE);
@@ -95,7 +66,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Status> {
         .map_err(|error| Status::invalid_argument(format!("cannot read {}: {error}", path.display())))
 }
 
-/// What a status says to people.
+/// The text of a status.
 pub fn words(status: &Status) -> String {
     match (status.code(), status.message()) {
         (Code::DeadlineExceeded | Code::Cancelled, _) => {

@@ -33,9 +33,4 @@ impl Controller {
         // Unpredictable enough to tell workers apart; 0 is nobody's.
         Controller { url, rank: None, ca: None, identity: None, token: random() | 1 }
     }
-
-    /// Asks for this number from now on.
-    pub(crate) fn stay(&mut self, worker: u8) {
-        self.rank = Some(worker);
-    }
 }

@@ -1,8 +1,8 @@
-//! Where a worker joins: the place that the controller gives it.
+//! How a worker gets its seat from a controller.
 
 use super::{Controller, client};
+use crate::Seat;
 use crate::WorkerError;
-use crate::seat::Seat;
 use std::time::{Duration, Instant};
 use thc_control_proto::v1::JoinRequest;
 use tonic::Code;
@@ -11,14 +11,14 @@ use tonic::Code;
 const RETRY: Duration = Duration::from_millis(500);
 
 impl Controller {
-    /// Asks where to join. Waits for a controller that is not there yet.
+    /// Asks for a seat, with this number or else [`Self::rank`]. Waits for a controller that is not there yet.
     ///
     /// # Errors
     /// [`WorkerError::Controller`] if it refuses, or is not there in time.
-    pub(crate) fn find_seat(&self, patience: Duration) -> Result<Seat, WorkerError> {
+    pub(crate) fn find_seat(&self, rank: Option<u8>, patience: Duration) -> Result<Seat, WorkerError> {
         let end = Instant::now() + patience;
-        let request =
-            JoinRequest { job: self.url.job().to_owned(), rank: self.rank.map(u32::from), token: self.token };
+        let rank = rank.or(self.rank).map(u32::from);
+        let request = JoinRequest { job: self.url.job().to_owned(), rank, token: self.token };
         let place = loop {
             match client::ask(self, request.clone()) {
                 Ok(place) => break place,

@@ -1,4 +1,4 @@
-//! Tells the controller now and then how this worker fares.
+//! Reports this worker's totals to the controller.
 
 use super::{Controller, client};
 use crate::Stats;
@@ -8,20 +8,20 @@ use thc_control_proto::v1::control_client::ControlClient;
 use thc_control_proto::v1::{ReportRequest, WorkerReport};
 use tonic::transport::Channel;
 
-/// How often. Reports are for people; they must not be felt.
+/// How often a worker reports.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// A thread that reports until this is dropped. It is not waited for: a connection that hangs must hold up nobody.
+/// A thread that reports until this is dropped. The drop does not wait for the thread, whose connection may hang.
 #[derive(Debug)]
 pub struct Reporter {
     _stop: Sender<()>,
 }
 
 impl Reporter {
-    /// Reports what `stats` says; `None` ends it.
+    /// Reports what `stats` returns, until it returns `None`.
     ///
     /// # Errors
-    /// No thread could be started.
+    /// An error if no thread can be started.
     pub fn start(
         controller: Controller,
         worker: u8,
@@ -57,8 +57,9 @@ async fn send(
     if let Some(client) = connection {
         return client.report(request).await.map(|_| ());
     }
-    let report = async |mut client: ControlClient<Channel>| client.report(request.clone()).await;
-    *connection = Some(client::first_there(controller, report).await?.1);
+    let mut client = client::connect(controller).await?;
+    client.report(request).await?;
+    *connection = Some(client);
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! `thc://controller:port/job`, or `thc://one,other/job` of a pair of controllers.
+//! `thc://controller:port/job`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use thc_control_proto::DEFAULT_PORT;
 /// A job at a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerUrl {
-    authorities: Vec<String>,
+    authority: String,
     job: String,
     tls: bool,
 }
@@ -31,23 +31,23 @@ impl ControllerUrl {
         self.tls
     }
 
-    /// Host and port of the controllers, one of which has the job.
+    /// Host and port of the controller.
     #[must_use]
-    pub fn authorities(&self) -> &[String] {
-        &self.authorities
+    pub fn authority(&self) -> &str {
+        &self.authority
     }
 
-    /// As gRPC wants them.
-    pub(crate) fn endpoints(&self) -> impl Iterator<Item = String> {
+    /// The controller's endpoint in gRPC's form.
+    pub(crate) fn endpoint(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };
-        self.authorities.iter().map(move |authority| format!("{scheme}://{authority}"))
+        format!("{scheme}://{}", self.authority)
     }
 }
 
 impl fmt::Display for ControllerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "thcs" } else { "thc" };
-        write!(f, "{scheme}://{}/{}", self.authorities.join(","), self.job)
+        write!(f, "{scheme}://{}/{}", self.authority, self.job)
     }
 }
 
@@ -64,20 +64,20 @@ impl FromStr for ControllerUrl {
             "thcs" => true,
             _ => return Err(wrong()),
         };
-        let (authorities, job) = rest.split_once('/').ok_or_else(wrong)?;
+        let (authority, job) = rest.split_once('/').ok_or_else(wrong)?;
         let job = job.trim_end_matches('/');
         if job.is_empty() || job.contains(['/', '?', '#', ' ']) {
             return Err(wrong());
         }
-        let authorities = authorities.split(',').map(with_port).collect::<Option<_>>().ok_or_else(wrong)?;
-        Ok(ControllerUrl { authorities, job: job.to_owned(), tls })
+        let authority = with_port(authority).ok_or_else(wrong)?;
+        Ok(ControllerUrl { authority, job: job.to_owned(), tls })
     }
 }
 
 /// Host and port, with the default port unless one is given; `None` if the text is neither.
 fn with_port(authority: &str) -> Option<String> {
     let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
-    if host.is_empty() || authority.contains('@') {
+    if host.is_empty() || authority.contains(['@', ',']) {
         return None;
     }
     match authority.rsplit_once(':') {
@@ -101,11 +101,9 @@ mod tests {
             ("thc://head/train/", "thc://head:9700/train", "http://head:9700"),
             ("thcs://10.0.0.1:1/a.b-c", "thcs://10.0.0.1:1/a.b-c", "https://10.0.0.1:1"),
             ("thc://[::1]/x", "thc://[::1]:9700/x", "http://[::1]:9700"),
-            ("thc://a,b:1/x", "thc://a:9700,b:1/x", "http://a:9700 http://b:1"),
         ] {
             let url: ControllerUrl = text.parse().unwrap();
-            let endpoints: Vec<String> = url.endpoints().collect();
-            assert_eq!((url.to_string(), endpoints.join(" ")), (shown.to_owned(), endpoint.to_owned()));
+            assert_eq!((url.to_string(), url.endpoint()), (shown.to_owned(), endpoint.to_owned()));
         }
         for text in [
             "head:9700",

@@ -4,18 +4,21 @@
 //! This takes 4 more bytes per coordinate of the calls under way, which are kept for later calls. Feedback
 //! lies in chunks that do not depend on how the session cuts tensors: no partition lies across two.
 
+use super::Engine;
+use crate::WorkerError;
 use std::collections::HashMap;
 use std::sync::Arc;
 use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
 use thc_codec::feedback::ErrorFeedback;
 use thc_codec::partition::MAX_PARTITION;
+use thc_transport::PacketIo;
 
 /// One tensor's feedback: chunks of [`MAX_PARTITION`] coordinates, the last as long as the rest.
 #[derive(Clone)]
 struct Tensor {
     length: usize,
-    /// Shared with who saves them: calls replace them and change none.
+    /// Shared with snapshots: a call replaces them and changes none.
     chunks: Arc<Vec<Buffer>>,
 }
 
@@ -49,7 +52,7 @@ impl RestoredFeedback {
 #[derive(Default)]
 pub(super) struct Feedback {
     tensors: HashMap<u64, Tensor>,
-    /// Memory for what calls under way leave.
+    /// Memory for the feedback that calls under way write.
     free: Vec<Buffer>,
 }
 
@@ -72,7 +75,7 @@ impl Feedback {
         self.tensors.get(&key).map_or(&[], |tensor| &tensor.chunks)
     }
 
-    /// The same for who keeps them during a call.
+    /// The chunks of [`Self::chunks`], for a caller that keeps them during a call.
     pub fn shared_chunks(&self, key: u64) -> Arc<Vec<Buffer>> {
         self.tensors.get(&key).map_or_else(Arc::default, |tensor| Arc::clone(&tensor.chunks))
     }
@@ -90,19 +93,19 @@ impl Feedback {
     /// Puts a finished call's feedback in place.
     pub fn commit(&mut self, key: u64, left: Vec<Buffer>) {
         let before = match self.tensors.get_mut(&key) {
-            // Whoever saves what was there before has its memory, too.
+            // A snapshot may share the memory of the old chunks.
             Some(tensor) => Arc::into_inner(std::mem::replace(&mut tensor.chunks, Arc::new(left))),
             None => Some(left),
         };
         self.free.extend(before.into_iter().flatten());
     }
 
-    /// Takes back what a failed call leaves.
+    /// Takes back the memory of a failed call.
     pub fn discard(&mut self, left: Vec<Buffer>) {
         self.free.extend(left);
     }
 
-    /// All feedback as it is now. That copies nothing.
+    /// All feedback as it is now, without a copy.
     pub fn snapshot(&self) -> KeptFeedback {
         let mut all: Vec<_> = self.tensors.iter().map(|(&key, tensor)| (key, tensor.clone())).collect();
         all.sort_by_key(|(key, _)| *key);
@@ -114,9 +117,49 @@ impl Feedback {
         self.tensors.insert(key, tensor);
     }
 
-    /// Forgets a tensor.
+    /// Discards a tensor's feedback.
     pub fn reset(&mut self, key: u64) {
         self.tensors.remove(&key);
+    }
+}
+
+impl<I: PacketIo> Engine<I> {
+    /// A snapshot of all error feedback. Saving the snapshot takes time, and does not need the engine.
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackBusy`] while a call that keeps error feedback is under way.
+    pub fn feedback(&self) -> Result<KeptFeedback, WorkerError> {
+        match self.calls.feedback_in_use().next() {
+            Some(key) => Err(WorkerError::FeedbackBusy { key }),
+            None => Ok(self.feedback.snapshot()),
+        }
+    }
+
+    /// # Errors
+    /// [`WorkerError::FeedbackBusy`] while the tensor of this key is being reduced.
+    pub(super) fn check_feedback_is_free(&self, key: u64) -> Result<(), WorkerError> {
+        let busy = self.calls.feedback_in_use().any(|used| used == key);
+        if busy { Err(WorkerError::FeedbackBusy { key }) } else { Ok(()) }
+    }
+
+    /// Replaces a tensor's error feedback.
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackBusy`] while the tensor is being reduced.
+    pub fn put_feedback(&mut self, key: u64, restored: RestoredFeedback) -> Result<(), WorkerError> {
+        self.check_feedback_is_free(key)?;
+        self.feedback.put(key, restored);
+        Ok(())
+    }
+
+    /// Discards the error feedback of a tensor.
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackBusy`] while the tensor is being reduced.
+    pub fn reset_feedback(&mut self, key: u64) -> Result<(), WorkerError> {
+        self.check_feedback_is_free(key)?;
+        self.feedback.reset(key);
+        Ok(())
     }
 }
 

@@ -1,15 +1,16 @@
 //! Calls that are computed elsewhere, such as on a GPU: norms and packed indices come in, sums go out.
 //!
-//! Memory changes owners and is never shared. The memory with the indices of a piece is handed in when they
-//! are computed, and handed back when the piece's packets are written; the memory for the sums is handed in
-//! with the call, and handed back when they are all there. So nobody reads what another writes: DATA is
-//! copied from the caller's memory into packets, and RESULTs from packets into the caller's memory.
+//! Memory changes owners and is never shared. The caller hands in the memory with the indices of a piece when they are
+//! computed, and gets it back when the piece's packets are written. It hands in the memory for the sums with the call,
+//! and gets it back when all sums are in it. The engine copies DATA from the caller's memory into packets, and RESULTs
+//! from packets into the caller's memory.
 
 use super::Engine;
-use super::calls::{Active, Calls, GROUP, Out};
+use super::calls::{Active, Calls, GROUP, Out, Owner, PartitionGroup, Stage};
 use super::compressor::{CallKeys, Compressor, Measured, Numbers};
 use super::loan::{Bytes, Loan, Sums};
 use super::remote::{Finished, News, Remote};
+use super::session::Session;
 use crate::{Call, Span, WorkerError};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use std::ops::Range;
@@ -28,7 +29,7 @@ pub struct PackedPart {
     pub piece: usize,
 }
 
-/// What is handed over at a time: neighbouring partitions with the same choice.
+/// Neighbouring partitions with the same choice, which are handed over together.
 #[derive(Clone, Debug)]
 pub struct Piece {
     /// Its partitions.
@@ -41,7 +42,7 @@ pub struct Piece {
     pub packets: usize,
 }
 
-/// How a packed call is cut.
+/// The partitions and pieces of a packed call.
 #[derive(Clone, Debug)]
 pub struct PackedLayout {
     /// Partitions, in their order.
@@ -56,7 +57,7 @@ fn piece_of(log: u8) -> usize {
 }
 
 impl PackedLayout {
-    /// How a call of this plan, which is one, is cut.
+    /// The layout of a call of this plan, which must fit the job.
     pub(super) fn new(plan: &[Span], compressor: &Compressor, piece: u8) -> PackedLayout {
         PackedLayout::from_call(&Active::new(plan, compressor, piece_of(piece)))
     }
@@ -92,13 +93,13 @@ impl Packed {
         self.number
     }
 
-    /// What its signs and this worker's roundings derive from.
+    /// The keys from which its signs and this worker's roundings derive.
     #[must_use]
     pub fn keys(&self) -> CallKeys {
         self.keys
     }
 
-    /// Whether something has come, so that the next of [`Self::numbers`] or [`Self::receive`] returns at once.
+    /// Whether the next [`Self::numbers`] or [`Self::receive`] would return at once.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.over.is_some() || !self.news.is_empty()
@@ -129,8 +130,8 @@ impl Packed {
         }
     }
 
-    /// Hands over the indices of a piece. Pieces may come in any order; a piece whose norms are all 0 is not
-    /// needed. Pieces that come after the call is over are dropped.
+    /// Hands over the indices of a piece, in any order. A piece whose norms are all 0 needs none. Indices that come after the
+    /// call is over are dropped.
     pub fn send(&self, piece: usize, indices: Box<dyn Loan>) {
         let _ = self.pieces.send((piece, indices));
     }
@@ -164,14 +165,15 @@ pub struct PackedTensor<'a> {
 }
 
 impl<I: PacketIo> Engine<I> {
-    /// How a call of this plan is cut.
+    /// The layout of a call of this plan.
     ///
     /// # Errors
     /// What is wrong with the plan.
     pub fn packed_layout(&self, plan: &[Span], piece: u8) -> Result<PackedLayout, WorkerError> {
         let length = plan.iter().fold(0_usize, |sum, span| sum.saturating_add(span.length));
-        self.compressor.check_plan(plan, length)?;
-        Ok(PackedLayout::new(plan, &self.compressor, piece))
+        let compressor = &self.session.compressor;
+        compressor.check_plan(plan, length)?;
+        Ok(PackedLayout::new(plan, compressor, piece))
     }
 
     /// Starts a call whose indices are computed elsewhere. Another thread must drive the engine until it is
@@ -180,11 +182,13 @@ impl<I: PacketIo> Engine<I> {
     /// # Errors
     /// As [`Self::submit`], and [`WorkerError::PackedMemory`] if norms or memory do not fit the plan.
     pub fn start_packed(&mut self, tensor: PackedTensor<'_>, call: Call<'_>) -> Result<Packed, WorkerError> {
-        self.ready_for_calls()?;
+        self.check_working()?;
         let PackedTensor { length, piece, norms, sums } = tensor;
-        let plan = call.spans(length, self.compressor.usual());
-        self.compressor.check_plan(&plan, length)?;
-        let mut active = Active::new(&plan, &self.compressor, piece_of(piece));
+        let compressor = &self.session.compressor;
+        let plan = call.spans(length, compressor.usual());
+        compressor.check_plan(&plan, length)?;
+        let mut active = Active::new(&plan, compressor, piece_of(piece));
+        active.make_packets();
         let layout = PackedLayout::from_call(&active);
         let memory = |what, expected, actual| Err(WorkerError::PackedMemory { what, expected, actual });
         if norms.len() != layout.parts.len() {
@@ -198,72 +202,70 @@ impl<I: PacketIo> Engine<I> {
             if bytes < piece.sums {
                 return memory("bytes for the sums of a piece", piece.sums, bytes);
             }
-            group.out = Out::Waiting;
             group.sums = Some(Sums { bytes: Bytes::Lent(sums), counts: vec![0; piece.packets] });
         }
         for (at, norm) in active.parts.iter_mut().zip(norms) {
-            at.norm = self.compressor.encode_norm(*norm);
+            at.norm = compressor.encode_norm(*norm);
         }
-        (active.asked, active.measured) = (active.groups.len(), active.groups.len());
+        active.stage = Stage::Measured;
         active.key = call.key();
-        let (pieces, taken) = unbounded();
-        let (told, news) = unbounded();
-        active.remote = Some(Remote { pieces: taken, news: told });
+        let (pieces, received) = unbounded();
+        let (sender, news) = unbounded();
+        active.owner = Owner::Remote(Remote { pieces: received, news: sender });
         let number = self.calls.next_number();
+        let keys = compressor.keys(number);
         self.calls.push(active);
         self.submit_measured();
-        self.worker.send_norms(self.io.now(), &mut self.link.tx(&mut self.io));
-        Ok(Packed { number, keys: self.compressor.keys(number), pieces, news, over: None })
+        let Session { link, worker, .. } = &mut self.session;
+        worker.send_norms(self.io.now(), &mut link.tx(&mut self.io));
+        Ok(Packed { number, keys, pieces, news, over: None })
     }
 
     /// Takes what callers have handed over, and hands them what is ready. Returns whether there was anything.
     pub(super) fn exchange_packed(&mut self) -> Result<bool, WorkerError> {
-        let Self { calls, compressor, .. } = self;
         let mut busy = false;
-        for active in calls.remote() {
-            busy |= active.exchange(compressor)?;
+        for active in self.calls.remote() {
+            busy |= active.exchange(&self.session.compressor)?;
         }
         Ok(busy)
     }
 }
 
 impl Calls {
-    /// Whether a call waits for indices that somebody else makes.
+    /// Whether a call waits for indices that its caller computes.
     pub fn awaits_pieces(&mut self) -> bool {
-        self.remote().any(|active| active.groups.iter().any(|group| matches!(group.out, Out::Waiting)))
+        self.remote().any(|active| active.groups.iter().any(PartitionGroup::is_waiting))
     }
 }
 
 impl Active {
+    /// Hands the results of whole pieces to the caller of a packed call, and takes its indices. Returns whether there was
+    /// anything.
     fn exchange(&mut self, compressor: &Compressor) -> Result<bool, WorkerError> {
-        let Some(remote) = self.remote.take() else { return Ok(false) };
-        let result = self.exchange_with(&remote, compressor);
-        self.remote = Some(remote);
-        result
-    }
-
-    fn exchange_with(&mut self, remote: &Remote, compressor: &Compressor) -> Result<bool, WorkerError> {
+        let Active { owner: Owner::Remote(remote), parts, groups, to_finish, open, .. } = self else {
+            return Ok(false);
+        };
         let mut busy = false;
-        while let Some(piece) = self.to_finish.pop_front() {
+        while let Some(piece) = to_finish.pop_front() {
             busy = true;
-            let group = &mut self.groups[piece];
+            let group = &mut groups[piece];
             let Some(Sums { bytes: Bytes::Lent(sums), counts }) = group.sums.take() else { continue };
             let per_packet = group.per_packet();
-            let estimates = self.parts[group.parts.clone()].iter().flat_map(|at| {
+            let estimates = parts[group.parts.clone()].iter().flat_map(|at| {
                 let packets = at.padded_range();
                 let counts = &counts[packets.start / per_packet..packets.end / per_packet];
                 counts.iter().map(move |&count| compressor.estimate(at, count))
             });
             let estimates = estimates.collect::<Result<_, _>>()?;
-            remote.tell(News::Sums(Finished { piece, sums, estimates }));
-            self.tick_off(piece);
+            remote.send(News::Sums(Finished { piece, sums, estimates }));
+            group.has_mean = true;
+            *open -= usize::from(group.is_done());
         }
-        let waits = |group: &super::calls::PartitionGroup| matches!(group.out, Out::Waiting);
         loop {
             match remote.pieces.try_recv() {
                 Ok((piece, indices)) => {
                     busy = true;
-                    let Some(group) = self.groups.get_mut(piece).filter(|group| waits(group)) else {
+                    let Some(group) = groups.get_mut(piece).filter(|group| group.is_waiting()) else {
                         continue;
                     };
                     let (expected, actual) = (group.padded * group.width() / 8, (*indices).as_ref().len());
@@ -271,15 +273,13 @@ impl Active {
                         let what = "bytes of the indices of a piece";
                         return Err(WorkerError::PackedMemory { what, expected, actual });
                     }
-                    group.out = Out::Ready(Bytes::Lent(indices));
+                    group.out = Out::Ready { packets: Bytes::Lent(indices), residual: None };
                 }
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) if self.groups.iter().any(waits) => {
+                Err(TryRecvError::Disconnected) if groups.iter().any(PartitionGroup::is_waiting) => {
                     return Err(WorkerError::Abandoned);
                 }
-                Err(TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(busy),
             }
         }
-        Ok(busy)
     }
 }

@@ -1,4 +1,4 @@
-//! The engine's end of a packed call, and what it tells the caller's.
+//! The engine's end of a packed call.
 
 use super::compressor::{Compressor, Estimate, Measured, Numbers};
 use super::loan::Loan;
@@ -6,7 +6,7 @@ use crate::WorkerError;
 use crossbeam_channel::{Receiver, Sender};
 use thc_codec::error::CodecError;
 
-/// What is known of a packed call by and by.
+/// What the caller of a packed call receives.
 pub(super) enum News {
     /// All norms are in: what each partition is compressed with.
     Norms(Vec<Numbers>),
@@ -18,9 +18,9 @@ pub(super) enum News {
 
 /// The results of a piece.
 pub struct Finished {
-    /// Which.
+    /// Its number in the call.
     pub piece: usize,
-    /// The memory that they were to come to.
+    /// The memory that the caller gave for them.
     pub sums: Box<dyn Loan>,
     /// The estimate of each packet; all 0 for packets that nobody sent because the norm is 0.
     pub estimates: Vec<Estimate>,
@@ -33,18 +33,18 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// Nobody listens any more if the caller has given the call up.
-    pub fn tell(&self, news: News) {
+    /// Sends news, unless the caller has dropped the call.
+    pub fn send(&self, news: News) {
         let _ = self.news.send(news);
     }
 
     pub fn norms(&self, compressor: &Compressor, parts: &[Measured]) -> Result<(), CodecError> {
         let numbers: Result<_, _> = parts.iter().map(|at| compressor.numbers(at)).collect();
-        self.tell(News::Norms(numbers?));
+        self.send(News::Norms(numbers?));
         Ok(())
     }
 
     pub fn finish(&self, result: Result<(), WorkerError>) {
-        self.tell(News::Done(result));
+        self.send(News::Done(result));
     }
 }

@@ -4,7 +4,7 @@
 //! and random numbers are functions of the coordinate.
 
 use super::Engine;
-use super::calls::{Active, BufferPool, Out, PartitionGroup};
+use super::calls::{Active, BufferPool, Out, PartitionGroup, Stage};
 use super::compressor::Compressor;
 use super::loan::Bytes;
 use super::memory::{Borrowed, CallMemory, Memory, Pieces};
@@ -105,7 +105,7 @@ impl<I: PacketIo> Engine<I> {
             let x = owned.as_deref_mut().or_else(|| borrowed().map(|(_, x)| x));
             memory.calls.push(CallMemory {
                 x: x.map(Pieces::single).unwrap_or_default(),
-                kept: active.feedback.map_or(&[], |key| feedback.chunks(key)),
+                kept: active.feedback.as_ref().map_or(&[], |kept| feedback.chunks(kept.key)),
                 left: Pieces::consecutive(left.iter_mut().map(|chunk| &mut **chunk)),
             });
         }
@@ -114,7 +114,7 @@ impl<I: PacketIo> Engine<I> {
             None => work(self, &mut memory, &mut TaskPool { spawn: None, most: 0, out: 0, done: &done }),
             Some(pool) => {
                 let most = EACH * pool.current_num_threads();
-                let compressor = Arc::clone(&self.compressor);
+                let compressor = Arc::clone(&self.session.compressor);
                 pool.in_place_scope(|scope| {
                     let spawn = spawner(scope, &compressor, &sender);
                     work(self, &mut memory, &mut TaskPool { spawn: Some(&spawn), most, out: 0, done: &done })
@@ -133,7 +133,7 @@ impl<I: PacketIo> Engine<I> {
             }
         }
         self.feedback = feedback;
-        self.settle();
+        self.deliver_done();
         result
     }
 
@@ -157,18 +157,18 @@ impl<I: PacketIo> Engine<I> {
             tasks.give(task);
         }
         // Packets go first, but however many come, what they bring is to be computed.
-        self.exchanges = if busy { self.exchanges + 1 } else { 0 };
-        if busy && self.exchanges < EXCHANGES {
+        self.recent.exchanges = if busy { self.recent.exchanges + 1 } else { 0 };
+        if busy && self.recent.exchanges < EXCHANGES {
             return true;
         }
-        self.exchanges = 0;
+        self.recent.exchanges = 0;
         let mut left = self.group_len();
         while left > 0
             && let Some(mut task) = self.next_task(memory)
         {
             worked = true;
             left = left.saturating_sub(task.coordinates());
-            let result = task.run(&self.compressor);
+            let result = task.run(&self.session.compressor);
             self.take_done(memory, (task, Ok(result)));
         }
         worked
@@ -177,11 +177,12 @@ impl<I: PacketIo> Engine<I> {
     /// The most urgent task there is, of the oldest call that has any of its kind.
     fn next_task<'d>(&mut self, memory: &mut Memory<'d>) -> Option<Task<'d>> {
         // What the window has room for, and only that, is more urgent than what others wait for.
-        let urgent = self.worker.next_data().filter(|_| self.worker.has_room());
-        let free = self.ready < self.ahead;
-        let Self { calls, ahead, .. } = self;
+        let worker = &mut self.session.worker;
+        let urgent = worker.next_data().filter(|_| worker.has_room());
+        let Self { calls, ready, .. } = self;
+        let free = ready.count < ready.limit;
         let behind =
-            calls.iter_mut().take(memory.calls.len()).any(|(_, active)| active.to_finish.len() > *ahead);
+            calls.iter_mut().take(memory.calls.len()).any(|(_, active)| active.to_finish.len() > ready.limit);
         let mut task = if behind { calls.next_task(Kind::Finish, memory) } else { None };
         if let Some(at) = urgent.filter(|_| free && task.is_none()) {
             task = memory.call(at.call).and_then(|memory| calls.task_of(Kind::Compress, at.call, memory));
@@ -189,7 +190,7 @@ impl<I: PacketIo> Engine<I> {
         let others = [Kind::Measure, Kind::Finish, Kind::FeedBack, Kind::Compress];
         let mut kinds = others.into_iter().filter(|&kind| free || kind != Kind::Compress);
         let task = task.or_else(|| kinds.find_map(|kind| calls.next_task(kind, memory)))?;
-        self.ready += usize::from(matches!(task.work, Work::Compress { .. }));
+        ready.count += usize::from(matches!(task.work, Work::Compress { .. }));
         Some(task)
     }
 
@@ -213,8 +214,7 @@ impl<I: PacketIo> Engine<I> {
             Work::Measure { norms, .. } => {
                 let places = active.groups[group].parts.clone();
                 active.parts[places].iter_mut().zip(norms).for_each(|(at, norm)| at.norm = norm);
-                active.measured += 1;
-                if active.measured == active.groups.len() {
+                if active.count_measured() {
                     self.submit_measured();
                 }
             }
@@ -222,37 +222,33 @@ impl<I: PacketIo> Engine<I> {
                 if let Some(Fed { left, .. }) = fed {
                     memory.left.put(offset, left);
                 }
-                let state = &mut active.groups[group];
-                if state.packets == 0 {
-                    state.out = Out::Sent;
-                    buffers.take_packed(Bytes::Own(packed));
-                    buffers.take_work(work);
-                    if active.has_left_out(group) {
-                        active.to_finish.push_back(group);
-                    }
-                    active.tick_off(group);
-                    self.ready -= 1;
+                let (packets, mut residual) = (Bytes::Own(packed), Some(work));
+                if !holds {
+                    residual.take().into_iter().for_each(|work| buffers.take_work(work));
+                }
+                if active.groups[group].packets > 0 {
+                    active.groups[group].out = Out::Ready { packets, residual };
                     return;
                 }
-                state.out = Out::Ready(Bytes::Own(packed));
-                if holds {
-                    state.residual = Some(work);
-                } else {
-                    buffers.take_work(work);
+                buffers.take_packed(packets);
+                if active.has_left_out(group) {
+                    active.to_finish.push_back(group);
                 }
+                active.end_sending(group);
+                self.ready.count -= 1;
             }
             Work::FeedBack { residual, left } => {
                 memory.left.put(offset, left);
                 buffers.take_work(residual);
-                active.tick_off(group);
-                self.ready -= 1;
+                active.end_sending(group);
+                self.ready.count -= 1;
             }
             Work::Finish { sums, work, .. } => {
                 if let Some(sums) = sums {
                     buffers.take_sums(sums);
                 }
                 buffers.take_work(work);
-                active.tick_off(group);
+                active.end_mean(group);
             }
         }
     }
@@ -267,11 +263,14 @@ impl Active {
         memory: &mut CallMemory<'d>,
         buffers: &mut BufferPool,
     ) -> Option<Task<'d>> {
-        if self.remote.is_some() {
+        if self.is_remote() {
             return None;
         }
         let group = match kind {
-            Kind::Measure => (self.asked < self.groups.len()).then_some(self.asked)?,
+            Kind::Measure => match self.stage {
+                Stage::Measuring { begun, .. } if begun < self.groups.len() => begun,
+                _ => return None,
+            },
             Kind::Compress => self.next_to_compress()?,
             Kind::Finish => *self.to_finish.front()?,
             Kind::FeedBack => *self.to_feed_back.front()?,
@@ -290,14 +289,17 @@ impl Active {
         let largest = || parts.iter().map(|at| at.part.padded).max().unwrap_or(0);
         let work = match kind {
             Kind::Measure => {
-                self.asked += 1;
+                if let Stage::Measuring { begun, .. } = &mut self.stage {
+                    *begun += 1;
+                }
                 Work::Measure { kept: kept(), norms: Vec::with_capacity(parts.len()) }
             }
             Kind::Compress => {
-                self.compressed = group + 1;
-                state.out = Out::Busy;
+                self.stage = Stage::Compressing { next: group + 1 };
+                state.out = Out::Compressing;
                 let fed = kept().and_then(|kept| Some(Fed { kept, left: memory.left.take(range.clone())? }));
-                let holds = self.holds && state.packets > 0 && state.form.is_some();
+                let holds = self.feedback.as_ref().is_some_and(|feedback| feedback.holds);
+                let holds = holds && state.packets > 0 && state.form.is_some();
                 let work = buffers.work(if holds { state.padded } else { largest() });
                 let packed = buffers.packed_buffer(state.padded * state.width() / 8);
                 Work::Compress { fed, holds, work, packed }
@@ -311,7 +313,10 @@ impl Active {
             Kind::FeedBack => {
                 let left = memory.left.take(range)?;
                 self.to_feed_back.pop_front();
-                Work::FeedBack { residual: state.residual.take()?, left }
+                let Out::Held(residual) = std::mem::replace(&mut state.out, Out::FeedingBack) else {
+                    return None;
+                };
+                Work::FeedBack { residual, left }
             }
         };
         Some(Task { call, group, parts, x, work, took: Duration::ZERO })
@@ -319,13 +324,10 @@ impl Active {
 
     /// The next group that is to be compressed.
     fn next_to_compress(&mut self) -> Option<usize> {
-        if !self.has_norms {
-            return None;
-        }
-        let waits = |group: &PartitionGroup| matches!(group.out, Out::Waiting);
-        // What is written from the tensor itself never waits.
-        let rest = &self.groups[self.compressed..];
-        self.compressed += rest.iter().position(waits).unwrap_or(rest.len());
-        (self.compressed < self.groups.len()).then_some(self.compressed)
+        let Stage::Compressing { next } = self.stage else { return None };
+        let rest = &self.groups[next..];
+        let next = next + rest.iter().position(PartitionGroup::is_waiting).unwrap_or(rest.len());
+        self.stage = Stage::Compressing { next };
+        (next < self.groups.len()).then_some(next)
     }
 }

@@ -1,17 +1,17 @@
 //! What an engine does while nothing comes.
 
+use super::session::State;
 use super::{Engine, NAP, REPORT};
 use crate::WorkerError;
 use std::time::{Duration, Instant};
 use thc_protocol::worker::{SessionError, Workers};
 use thc_transport::PacketIo;
 
-/// Longest single sleep while what is to be sent next is computed elsewhere, since that cannot wake the
-/// engine.
+/// Longest single sleep while a packed call waits for indices, whose arrival does not wake the engine.
 const PIECE_NAP: Duration = Duration::from_micros(50);
-/// Fewer results than that in one go come one by one.
+/// A burst of fewer packets is a trickle.
 const TRICKLE: usize = 16;
-/// For which part of a round trip results may gather, and the bounds within which that is worth a sleep.
+/// Results may gather for this part of a round trip, within these bounds.
 const GATHER_PART: u32 = 16;
 const GATHER_MIN: Duration = Duration::from_micros(80);
 const GATHER_MAX: Duration = Duration::from_micros(200);
@@ -49,33 +49,35 @@ impl<I: PacketIo> Engine<I> {
     /// results trickle in: each by itself would cost a wake-up and a system call. The window is much
     /// longer than this pause, so the link does not run dry. `None` if round trips are short.
     fn gather_pause(&self) -> Option<Duration> {
-        let part = self.worker.round_trip()? / GATHER_PART;
-        (self.burst < TRICKLE && part >= GATHER_MIN).then(|| part.min(GATHER_MAX))
+        let part = self.session.worker.round_trip()? / GATHER_PART;
+        (self.recent.burst < TRICKLE && part >= GATHER_MIN).then(|| part.min(GATHER_MAX))
     }
 
     /// When something is due, if anything is.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        let works = !self.leaving && self.failed.is_none();
-        let own = if works { self.worker.deadline() } else { None };
-        [own, self.joiners.deadline()].into_iter().flatten().min()
+        let works = matches!(self.state, State::Working);
+        let own = if works { self.session.worker.deadline() } else { None };
+        [own, self.session.joiners.deadline()].into_iter().flatten().min()
     }
 
     fn report_waiting(&mut self, now: Duration) {
-        if now < self.reported + REPORT {
+        if now < self.recent.reported + REPORT {
             return;
         }
-        let late = self.worker.waiting_for().filter(|(_, since)| *since >= REPORT);
-        let silent = now.saturating_sub(self.worker.last_heard());
+        let worker = &self.session.worker;
+        let late = worker.waiting_for().filter(|(_, since)| *since >= REPORT);
+        let silent = now.saturating_sub(worker.last_heard());
         // A server that has ended sounds like one that waits for others, until it should have answered.
         let limit = if late.is_some() { REPORT / 2 } else { REPORT };
-        if self.worker.is_busy() && silent >= limit {
-            self.reported = now;
-            if let WorkerError::Silent(silence) = self.name_server(SessionError::Silent { waited: silent }) {
+        if worker.is_busy() && silent >= limit {
+            self.recent.reported = now;
+            let error = SessionError::Silent { waited: silent };
+            if let WorkerError::Silent(silence) = self.session.error(error, self.io.refused().is_some()) {
                 tracing::warn!("{}", silence.finding());
             }
         } else if let Some((missing, since)) = late {
-            self.reported = now;
+            self.recent.reported = now;
             tracing::warn!("waiting for {} for {:.0} s", Workers(missing), since.as_secs_f64());
         }
     }

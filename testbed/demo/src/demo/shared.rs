@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use thc_transport::Backend;
-use thc_worker::{Call, Controller, Group, GroupConfig, Stats};
+use thc_worker::{Call, Controller, Group, GroupConfig, Seat, Stats, Timeouts};
 
 use super::event::{ErrorSample, Event, Server, Times, Traffic, nmse};
 use super::exact;
@@ -102,16 +102,13 @@ pub fn run(order: &WorkerPlan) -> Result<()> {
             GroupConfig { controller: Some(controller(url, order.worker)?), io, ..GroupConfig::default() }
         }
         None => {
-            let usual = GroupConfig::default();
-            GroupConfig {
-                ps: order.server,
-                job: server::JOB,
-                worker: order.worker,
-                cookie: server::cookie_from_environment()?,
-                io,
-                min_rto: if order.slow { switch::MIN_RTO } else { usual.min_rto },
-                ..usual
+            let (job, cookie) = (server::JOB, server::cookie_from_environment()?);
+            let mut timeouts = Timeouts::default();
+            if order.slow {
+                timeouts.min_rto = switch::MIN_RTO;
             }
+            let seat = Seat { ps: order.server, job, worker: order.worker, cookie };
+            GroupConfig { seat, io, timeouts, ..GroupConfig::default() }
         }
     };
     let share = order.share.as_ref().map(|share| share.serve(order.worker)).transpose()?;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use thc_codec::buffer::Buffer;
 use thc_codec::signs::SignKey;
 use thc_ps::{Server, ServerOptions};
-use thc_worker::{Call, Group, GroupConfig};
+use thc_worker::{Call, Group, GroupConfig, Seat};
 
 use crate::error::{Error, Result};
 
@@ -96,13 +96,8 @@ pub fn run() -> Result<()> {
 }
 
 fn work(part: &WorkerPart, lines: impl Iterator<Item = String>) -> Result<()> {
-    let config = GroupConfig {
-        ps: part.ps,
-        worker: part.rank,
-        cookie: part.cookie,
-        timeout: Duration::from_secs(60),
-        ..GroupConfig::default()
-    };
+    let seat = Seat { ps: part.ps, worker: part.rank, cookie: part.cookie, ..Seat::default() };
+    let config = GroupConfig { seat, ..GroupConfig::default() };
     let group = Group::join(config).map_err(Error::failure)?;
     let original: Vec<f32> = (0..part.coordinates).map(|index| value(part.rank, index)).collect();
     let mean = |index| {

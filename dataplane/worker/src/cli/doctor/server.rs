@@ -1,54 +1,17 @@
-//! Whether the parameter server answers, and what.
+//! The answer of the parameter server.
 
 use super::check::Check;
 use super::dpdk;
-use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 use thc_config::values::Interval;
 use thc_protocol::wire::RefuseReason;
 use thc_transport::Backend;
-use thc_worker::{Controller, GroupConfig, Probe, ProbeAnswer, WorkerError, probe};
+use thc_worker::{GroupConfig, Probe, ProbeAnswer, Seat, WorkerError, probe};
 
 const NAME: &str = "server";
 
-/// What the flags left open.
-#[derive(Clone, Copy, Debug)]
-pub struct Known {
-    /// A cookie was given.
-    pub cookie: bool,
-    /// A worker's number was given.
-    pub worker: bool,
-}
-
-/// Whether a controller takes connections. More is not asked: it would give this worker a place.
-pub fn controller(controller: &Controller, patience: Duration) -> Check {
-    const NAME: &str = "controller";
-    let connect = |authority: &str| {
-        let mut last = io::Error::other("it has no address");
-        for address in authority.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, patience) {
-                Ok(_) => return Ok(address),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    };
-    let mut failures = Vec::new();
-    for authority in controller.url.authorities() {
-        match connect(authority) {
-            Ok(address) => {
-                let found = format!("{address} takes connections; to check a server, give --ps its address");
-                return Check::ok(NAME, found);
-            }
-            Err(error) => failures.push(format!("{authority}: {error}")),
-        }
-    }
-    Check::wrong(NAME, failures.join("; "), "is thc-controller up, and do firewalls pass TCP?")
-}
-
-/// The links of DPDK's devices, and what the server says.
-pub fn check(config: &GroupConfig, known: Known, patience: Duration) -> Vec<Check> {
+/// Checks the links of DPDK's devices, and the server's answer.
+pub fn check(config: &GroupConfig, patience: Duration) -> Vec<Check> {
     match probe(config, patience) {
         Err(error @ WorkerError::Io(_)) if config.io != Backend::Udp => {
             vec![Check::failure("device", &error), not_asked()]
@@ -58,20 +21,20 @@ pub fn check(config: &GroupConfig, known: Known, patience: Duration) -> Vec<Chec
             let mut checks: Vec<Check> = probe.devices.iter().map(dpdk::opened).collect();
             checks.push(match &probe.answer {
                 None => silent(config, patience, &probe),
-                Some(answer) => answered(config, known, &probe, answer),
+                Some(answer) => answered(config, &probe, answer),
             });
             checks
         }
     }
 }
 
-/// After something that would stop a run as well.
+/// The check of a server that is not asked, because a run would fail before.
 pub fn not_asked() -> Check {
     Check::wrong(NAME, "not asked, because of what is wrong above", "fix that first, then check again")
 }
 
 fn silent(config: &GroupConfig, patience: Duration, probe: &Probe) -> Check {
-    let ps = config.ps;
+    let ps = config.seat.ps;
     if let Some(from) = probe.strangers {
         return Check::wrong(
             NAME,
@@ -100,8 +63,8 @@ fn silent(config: &GroupConfig, patience: Duration, probe: &Probe) -> Check {
     )
 }
 
-fn answered(config: &GroupConfig, known: Known, probe: &Probe, answer: &ProbeAnswer) -> Check {
-    let (ps, job, worker) = (config.ps, config.job, config.worker);
+fn answered(config: &GroupConfig, probe: &Probe, answer: &ProbeAnswer) -> Check {
+    let Seat { ps, job, worker, cookie } = config.seat;
     let Probe { asked, answered, best, .. } = probe;
     let came = if answered == asked {
         format!("{ps} answers within {best:.1?}")
@@ -113,7 +76,7 @@ fn answered(config: &GroupConfig, known: Known, probe: &Probe, answer: &ProbeAns
         ProbeAnswer::Job { unusable: Some(reason), .. } => {
             wrong(reason.clone(), "install the version that the server has".into())
         }
-        &ProbeAnswer::Job { workers, .. } if known.worker && worker >= workers => wrong(
+        &ProbeAnswer::Job { workers, .. } if worker >= workers => wrong(
             format!("job {job} has {workers} workers, so there is no worker {worker}"),
             format!("number workers from 0 to {}", workers.saturating_sub(1)),
         ),
@@ -128,7 +91,7 @@ fn answered(config: &GroupConfig, known: Known, probe: &Probe, answer: &ProbeAns
         ProbeAnswer::Refused(RefuseReason::UnknownJob) => {
             wrong(format!("has no job {job}"), "give the job that thc-ps has: --job".into())
         }
-        ProbeAnswer::Refused(RefuseReason::WrongCookie) if !known.cookie => Check::warning(
+        ProbeAnswer::Refused(RefuseReason::WrongCookie) if cookie == 0 => Check::warning(
             NAME,
             format!("{came} and has job {job}; no cookie was given, so it says no more"),
             "give the job's cookie: --cookie or THC_COOKIE",

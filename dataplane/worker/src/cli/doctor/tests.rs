@@ -85,7 +85,7 @@ fn modest() -> GroupConfig {
 }
 
 fn visit(config: GroupConfig) -> Visit {
-    Visit { config, known: Known { cookie: true, worker: true }, patience: Duration::ZERO, json: false }
+    Visit { config, patience: Duration::ZERO, json: false }
 }
 
 #[test]
@@ -97,11 +97,11 @@ fn every_check_is_there_once() {
             .map(|check| check.name)
             .collect::<Vec<_>>()
     };
-    assert_eq!(names(GroupConfig::default()), ["program", "socket", "path", "cores"]);
+    assert_eq!(names(GroupConfig::default()), ["socket", "path"]);
     let mut dpdk = DpdkConfig::new("10.77.7.7".parse().unwrap());
     dpdk.devices = vec!["net_tap0".into(), NIC.into()];
     let config = GroupConfig { io: Backend::Dpdk(dpdk), ..GroupConfig::default() };
-    assert_eq!(names(config), ["program", "hugepages", "device", "device", "cores"]);
+    assert_eq!(names(config), ["hugepages", "device", "device"]);
 }
 
 #[test]
@@ -152,15 +152,13 @@ fn addresses_and_mtus_of_dpdk() {
 }
 
 #[test]
-fn sockets_and_cores() {
+fn sockets() {
     let found = |config| complaints(examine(&visit(config), Path::new("/")).checks);
     let greedy = GroupConfig { recv_buffer: 64 << 30, ..modest() };
     assert_only(&found(greedy), Warning, "socket", "the receive buffer has", "net.core.rmem_max=34359738368");
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let bind = taken.local_addr().unwrap();
     assert_only(&found(GroupConfig { bind, ..modest() }), Wrong, "socket", "in use", "another port");
-    let many = GroupConfig { threads: 5000, ..modest() };
-    assert_only(&found(many), Warning, "cores", "fewer than --threads 5000", "--threads");
 }
 
 #[test]
@@ -172,7 +170,9 @@ fn the_report_ends_with_a_verdict() {
     let text = examine(&visit(greedy), Path::new("/")).to_string();
     assert!(text.ends_with("A run will work; 1 warning."), "{text}");
     assert!(text.contains("-> sysctl -w net.core.rmem_max="), "{text}");
-    let dpdk = Backend::Dpdk(DpdkConfig::new("10.77.7.7".parse().unwrap()));
-    let report = examine(&visit(GroupConfig { io: dpdk, ..modest() }), Path::new("/nowhere"));
+    let mut dpdk = DpdkConfig::new("10.77.7.7".parse().unwrap());
+    dpdk.devices = vec![NIC.into()];
+    let io = Backend::Dpdk(dpdk);
+    let report = examine(&visit(GroupConfig { io, ..modest() }), Path::new("/nowhere"));
     assert_eq!(report.verdict, Wrong);
 }

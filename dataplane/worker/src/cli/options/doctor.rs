@@ -2,11 +2,11 @@
 
 use super::keys::Keys;
 use super::texts::{cookie, parse};
-use crate::cli::doctor::{Known, Visit};
+use crate::cli::doctor::Visit;
 use std::path::PathBuf;
 use std::time::Duration;
 use thc_config::values::Interval;
-use thc_transport::{Backend, IoName, backend};
+use thc_transport::backend;
 
 const DOCTOR: &str = "\
 Doctor prints one line for each check: ok, warning, or wrong with the remedy. It changes nothing and
@@ -29,7 +29,7 @@ Exit status: 0 the run will work, 1 something is wrong, 2 wrong flags or configu
 /// How long the parameter server may take to answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// The flags of a run, and a few.
+/// The flags of a run, and `--json`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = DOCTOR)]
 pub(super) struct DoctorFlags {
@@ -45,29 +45,24 @@ pub(super) struct DoctorFlags {
 }
 
 impl DoctorFlags {
-    /// What is missing of a run is no error here, nor is a backend that is not built in: that is a finding.
+    /// The checks that these flags ask for. Worker and cookie may be missing.
     pub(super) fn visit(mut self) -> Result<Visit, String> {
-        // Of a run it is how long others may be late, and what its file says of that is not meant here.
+        // The file's `patience` is for a run: it says how long other workers may be late.
         let patience = match self.keys.patience.take() {
             None => ANSWER,
             Some(text) => parse::<Interval>("patience", &text)?.0,
         };
         let keys = self.keys.merge_file(self.config.as_deref())?;
-        let own = keys.bind()?.ip();
-        let io = match keys.io {
-            Some(IoName::Dpdk) => keys.dpdk.config(own).map(Backend::Dpdk),
-            io => backend(io, own, &keys.dpdk),
-        };
-        let cookie = cookie(keys.cookie.as_ref())?;
-        Ok(Visit {
-            known: Known { cookie: cookie.is_some(), worker: keys.worker.is_some() },
-            config: keys.group(
-                keys.worker.unwrap_or(0),
-                cookie.unwrap_or(0),
-                io.map_err(|e| e.to_string())?,
-            )?,
-            patience,
-            json: self.json,
-        })
+        let io = backend(keys.io, keys.bind()?.ip(), &keys.dpdk).map_err(|error| error.to_string())?;
+        // No job has the cookie 0.
+        let cookie = cookie(keys.cookie.as_ref())?.unwrap_or(0);
+        let config = keys.group(keys.worker.unwrap_or(0), cookie, io)?;
+        if let Some(controller) = &config.controller {
+            return Err(format!(
+                "ps = \"{}\": doctor asks a parameter server, give its address",
+                controller.url
+            ));
+        }
+        Ok(Visit { config, patience, json: self.json })
     }
 }

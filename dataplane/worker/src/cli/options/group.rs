@@ -1,17 +1,14 @@
-//! What the keys say of a group and of a share of its server.
+//! The group that the keys describe.
 
 use super::MOST_THREADS;
 use super::keys::Keys;
 use super::texts::{parse, resolve, time};
-use crate::cli::colocated;
 use std::net::SocketAddr;
-use thc_protocol::MAX_WORKERS;
-use thc_ps::ServerConfig;
 use thc_transport::{Backend, FaultRates, LossyConfig};
-use thc_worker::{Controller, ControllerUrl, GroupConfig};
+use thc_worker::{Controller, ControllerUrl, GroupConfig, Seat, Timeouts};
 
 impl Keys {
-    /// The group to join; `worker` and `cookie` are checked already, and whether `io` is built in.
+    /// The group to join. The caller has checked `worker`, `cookie` and `io`.
     pub(super) fn group(&self, worker: u8, cookie: u32, io: Backend) -> Result<GroupConfig, String> {
         let defaults = GroupConfig::default();
         let faults = match &self.inject {
@@ -34,23 +31,24 @@ impl Keys {
             ));
         }
         Ok(GroupConfig {
-            ps: match &controller {
-                Some(_) => defaults.ps,
-                None => match self.shares()?.first() {
-                    Some(&first) => first,
-                    None => self.ps.as_deref().map_or(Ok(defaults.ps), |text| resolve("ps", text))?,
+            seat: Seat {
+                ps: match (&controller, &self.ps) {
+                    (None, Some(text)) => resolve("ps", text)?,
+                    _ => defaults.seat.ps,
                 },
+                job: self.job.unwrap_or(defaults.seat.job),
+                worker,
+                cookie,
             },
             controller,
-            job: self.job.unwrap_or(defaults.job),
-            worker,
-            cookie,
             bind,
             io,
-            join_timeout: time("join_timeout", self.join_timeout.as_deref(), defaults.join_timeout)?,
-            timeout: time("timeout", self.timeout.as_deref(), defaults.timeout)?,
-            patience: time("patience", self.patience.as_deref(), defaults.patience)?,
-            min_rto: time("min_rto", self.min_rto.as_deref(), defaults.min_rto)?,
+            timeouts: Timeouts {
+                join: time("join_timeout", self.join_timeout.as_deref(), defaults.timeouts.join)?,
+                progress: time("timeout", self.timeout.as_deref(), defaults.timeouts.progress)?,
+                patience: time("patience", self.patience.as_deref(), defaults.timeouts.patience)?,
+                min_rto: time("min_rto", self.min_rto.as_deref(), defaults.timeouts.min_rto)?,
+            },
             seed: self.seed,
             threads: match self.threads.unwrap_or(defaults.threads) {
                 0 => return Err("threads is 0: give at least 1".into()),
@@ -62,44 +60,6 @@ impl Keys {
             faults,
             ..defaults
         })
-    }
-
-    /// Where the shares are, of colocated servers; none of another server.
-    pub(super) fn shares(&self) -> Result<Vec<SocketAddr>, String> {
-        let Some(list) = &self.colocated else {
-            return match (self.workers, self.lane) {
-                (Some(_), _) => {
-                    Err("workers needs colocated: a server knows how many workers a job has".into())
-                }
-                (_, Some(_)) => Err("lane needs colocated: a server has the lanes of its job".into()),
-                (None, None) => Ok(Vec::new()),
-            };
-        };
-        if self.ps.is_some() {
-            return Err(
-                "ps and colocated exclude each other: the first worker's address is the server's".into()
-            );
-        }
-        list.iter().map(|text| resolve("colocated", text)).collect()
-    }
-
-    /// The share of the server that this worker is to run, with the group checked already.
-    pub(super) fn share(&self, group: &GroupConfig) -> Result<Option<ServerConfig>, String> {
-        let at = self.shares()?;
-        if at.is_empty() {
-            return Ok(None);
-        }
-        if group.io != Backend::Udp {
-            return Err("colocated needs io = \"udp\": start thc-ps with --share for DPDK".into());
-        }
-        let workers = self.workers.unwrap_or(at.len().min(MAX_WORKERS) as u8);
-        if usize::from(workers) < at.len() {
-            return Err(format!("workers is {workers}, but {} shares need as many workers", at.len()));
-        }
-        if group.worker >= workers {
-            return Err(format!("worker is {}: the job's workers are 0 to {}", group.worker, workers - 1));
-        }
-        colocated::plan(group, &at, workers, self.lane)
     }
 
     /// The controller, if `ps` names one.

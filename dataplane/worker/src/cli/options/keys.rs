@@ -25,17 +25,6 @@ pub(super) struct Keys {
     /// [default: 127.0.0.1:9000]
     #[arg(long, value_name = "HOST:PORT", help_heading = "Group")]
     pub(super) ps: Option<String>,
-    /// Run without a dedicated server: each of the first workers serves a share of the slots, at these addresses. Give
-    /// every worker the same list; worker 0 has the first address
-    #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Group")]
-    pub(super) colocated: Option<Vec<String>>,
-    /// How many workers the job has, with --colocated [default: one for each address]
-    #[arg(long, value_name = "NUMBER", help_heading = "Group")]
-    pub(super) workers: Option<u8>,
-    /// Bits per sum that colocated servers send down, 5 to 8, the same on all workers: fewer bits take fewer bytes, and
-    /// the table is coarser [default: as many as the sums of the best table for 8 bits need]
-    #[arg(long, value_name = "BITS", help_heading = "Group")]
-    pub(super) lane: Option<u8>,
     /// PEM file with the authority of the controller's certificate, for thcs://
     #[arg(long, value_name = "FILE", env = "THC_CONTROLLER_CA", help_heading = "Group")]
     pub(super) controller_ca: Option<PathBuf>,
@@ -97,22 +86,22 @@ pub(super) struct Keys {
     #[arg(long, value_name = "NUMBER", hide = true)]
     pub(super) inject_seed: Option<u64>,
 
-    /// Tensors to reduce: .npy, .safetensors, or raw little-endian f32 under any other name
+    /// Tensor to reduce: .npy, or raw little-endian f32 under any other name
     #[arg(long, value_name = "FILE", help_heading = "Work")]
     pub(super) input: Option<PathBuf>,
-    /// Where to write the mean, in the input's format
+    /// Where to write the mean: .npy, or raw little-endian f32 under any other name
     #[arg(long, value_name = "FILE", requires = "input", help_heading = "Work")]
     pub(super) output: Option<PathBuf>,
     /// Reduce this many made-up coordinates instead of a file
     #[arg(long, value_name = "NUMBER", conflicts_with = "input", help_heading = "Work")]
     pub(super) coordinates: Option<u64>,
-    /// How many times to reduce the same tensors [default: 1]
+    /// How many times to reduce the same tensor [default: 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Work")]
     pub(super) repeat: Option<u32>,
     /// How coordinates travel [default: thc]
     #[arg(long, value_enum, help_heading = "Work")]
     pub(super) mode: Option<Travel>,
-    /// How each tensor travels, the same on all workers: by a table of the job, named by its number or its form, such
+    /// How the tensor travels, the same on all workers: by a table of the job, named by its number or its form, such
     /// as 2/8 (bits up and down), or raw; or as several such spans in order, each with its length as :COORDINATES, the
     /// last for the rest [default: by the job's first table]
     #[arg(

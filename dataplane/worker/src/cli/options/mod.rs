@@ -14,7 +14,6 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use thc_protocol::MAX_WORKERS;
-use thc_ps::ServerConfig;
 use thc_worker::{ControllerUrl, GroupConfig, Mode};
 
 const EXAMPLES: &str = "\
@@ -24,10 +23,6 @@ Examples:
     thc-worker --worker 0 --cookie 0x1234 --input a.npy --output mean-a.npy &
     thc-worker --worker 1 --cookie 0x1234 --input b.npy --output mean-b.npy
 
-  Four hosts without a dedicated server, each of which serves a share of the slots; host i runs:
-    thc-worker --colocated 10.0.0.1:9000,10.0.0.2:9000,10.0.0.3:9000,10.0.0.4:9000 \\
-        --worker i --cookie 0x1234 --input a.npy --output mean-a.npy
-
   Measure ten all-reduces of 64 MiB, without files:
     thc-worker --worker 0 --cookie 0x1234 --coordinates 16777216 --repeat 10 --json
 
@@ -36,7 +31,7 @@ Examples:
     thc-worker --worker 0 --cookie 0x1234 --coordinates 1048576 --plan 2/8:1000000,raw
 
   Settings from a file, and the cookie from the environment:
-    THC_COOKIE=0x1234 thc-worker --config worker.toml --worker 0 --input a.safetensors
+    THC_COOKIE=0x1234 thc-worker --config worker.toml --worker 0 --input a.npy
 
   A job of thc-controller, which gives each worker its number:
     thc-worker --ps thc://127.0.0.1:9700/train --input a.npy --output mean-a.npy
@@ -53,7 +48,7 @@ Examples:
 
 Exit status: 0 done, 1 failed, 2 wrong flags or configuration.";
 
-/// Average tensors with the other workers of a job, in compressed form, through a parameter server.
+/// Average a tensor with the other workers of a job, in compressed form, through a parameter server.
 #[derive(Debug, Parser)]
 #[command(name = "thc-worker", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct Flags {
@@ -98,9 +93,9 @@ const MOST_THREADS: usize = 1024;
 /// What to reduce.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TensorSource {
-    /// The tensors of a file; the mean goes to another, if any.
+    /// The tensor of a file. The mean goes to another file, if any.
     File { input: PathBuf, output: Option<PathBuf> },
-    /// So many made-up coordinates.
+    /// Made-up coordinates, this many.
     MadeUp(usize),
 }
 
@@ -109,8 +104,6 @@ pub enum TensorSource {
 pub struct RunConfig {
     /// The group to join.
     pub group: GroupConfig,
-    /// The share of the server to run beside it, if any.
-    pub share: Option<ServerConfig>,
     /// Where Prometheus is answered.
     pub http: Option<SocketAddr>,
     /// Whether to begin again in a new session when another worker has restarted.
@@ -169,7 +162,6 @@ impl Flags {
             (worker, cookie.ok_or("cookie is missing: give the job's cookie by --cookie or THC_COOKIE")?)
         };
         let group = keys.group(worker, cookie, io)?;
-        let share = keys.share(&group)?;
         for (key, path) in [("input", &keys.input), ("output", &keys.output)] {
             if path.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
                 return Err(format!("{key} is empty: name a file"));
@@ -207,7 +199,6 @@ impl Flags {
         }
         Ok(RunConfig {
             group,
-            share,
             http,
             rejoin: keys.rejoin.unwrap_or(false),
             source,

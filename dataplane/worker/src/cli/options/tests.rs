@@ -18,9 +18,9 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 fn flags_win_over_the_file() {
     let file = file("job = 5\nps = \"127.0.0.1:7000\"\ntimeout = \"3s\"\ncoordinates = 10");
     let config = config(&["--config", file.path().to_str().unwrap(), "--job", "6"]).unwrap();
-    assert_eq!(config.group.job, 6);
-    assert_eq!(config.group.ps.port(), 7000);
-    assert_eq!(config.group.timeout, Duration::from_secs(3));
+    assert_eq!(config.group.seat.job, 6);
+    assert_eq!(config.group.seat.ps.port(), 7000);
+    assert_eq!(config.group.timeouts.progress, Duration::from_secs(3));
     assert_eq!(config.source, TensorSource::MadeUp(10));
 }
 
@@ -56,19 +56,6 @@ fn errors_name_the_key() {
         (&["--coordinates", "9", "--threads", "0"], "threads is 0"),
         (&["--coordinates", "9", "--threads", "99999999"], "threads is 99999999"),
         (&["--coordinates", "9", "--ps", ""], "ps = \"\""),
-        (&["--coordinates", "9", "--workers", "3"], "workers needs colocated"),
-        (&["--coordinates", "9", "--lane", "7"], "lane needs colocated"),
-        (&["--coordinates", "9", "--ps", "127.0.0.1:1", "--colocated", "127.0.0.1:1"], "exclude each other"),
-        (&["--coordinates", "9", "--colocated", "127.0.0.1:1,nowhere"], "colocated = \"nowhere\""),
-        (&["--coordinates", "9", "--colocated", "127.0.0.1:1"], "worker is 1: the job's workers are 0 to 0"),
-        (
-            &["--coordinates", "9", "--colocated", "127.0.0.1:1,127.0.0.1:1"],
-            "colocated: shares: shares 0 and 1 overlap: 127.0.0.1:1 and 127.0.0.1:1",
-        ),
-        (
-            &["--coordinates", "9", "--colocated", "127.0.0.1:1,127.0.0.1:2", "--workers", "1"],
-            "workers is 1, but 2 shares need as many workers",
-        ),
         (&["--coordinates", "9", "--ps", "127.0.0.1:0"], "port 0"),
         (&["--coordinates", "9", "--ps", "0.0.0.0:9000"], "not a server's address"),
         (&["--coordinates", "9", "--ps", "224.0.0.1:9000"], "not a server's address"),

@@ -1,18 +1,7 @@
-//! Memory that calls leave to later ones, and tensors that the engine owns.
+//! Memory that calls leave to later ones.
 
-use crate::WorkerError;
 use crate::engine::loan::{Bytes, Sums};
-use crossbeam_channel::Sender;
 use thc_codec::buffer::Buffer;
-
-/// Where the mean of a tensor goes that the engine owns.
-pub(super) type MeanSender = Sender<Result<Vec<f32>, WorkerError>>;
-
-/// A tensor that the engine owns until the call is over, and the handle that gets it back.
-pub(in crate::engine) struct Owned {
-    pub data: Vec<f32>,
-    pub outcome: MeanSender,
-}
 
 /// Memory for packed indices and results, kept for later groups.
 #[derive(Debug, Default)]
@@ -23,14 +12,14 @@ pub(in crate::engine) struct BufferPool {
 }
 
 impl BufferPool {
-    /// A buffer of so many bytes.
+    /// A buffer of `bytes` bytes, whose contents are unspecified.
     pub fn packed_buffer(&mut self, bytes: usize) -> Vec<u8> {
         let mut packed = self.packed.pop().unwrap_or_default();
         packed.resize(bytes, 0);
         packed
     }
 
-    /// Memory for so many results of so many bytes.
+    /// Memory for the results of `packets` packets, of `len` bytes each.
     pub fn sums(&mut self, packets: usize, len: usize) -> Sums {
         let (mut bytes, mut counts) = self.sums.pop().unwrap_or_default();
         bytes.resize(packets * len, 0);
@@ -39,7 +28,7 @@ impl BufferPool {
         Sums { bytes: Bytes::Own(bytes), counts }
     }
 
-    /// Work memory of at least so many coordinates.
+    /// Work memory of at least `coordinates` coordinates.
     pub fn work(&mut self, coordinates: usize) -> Buffer {
         let fits = self.work.iter().position(|buffer| buffer.len() >= coordinates);
         fits.map_or_else(|| Buffer::zeroed(coordinates), |at| self.work.swap_remove(at))

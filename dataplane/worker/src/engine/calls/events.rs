@@ -1,7 +1,7 @@
 //! What packets do to calls.
 
 use super::Calls;
-use super::active::Out;
+use super::active::{Owner, Stage};
 use crate::engine::compressor::{Compressor, Measured, read_raw};
 use crate::engine::loan::{Held, Sums};
 use crate::engine::memory::Memory;
@@ -47,7 +47,7 @@ impl CallEvents<'_, '_> {
                 Ok(())
             }
         };
-        active.note_results(group, 1);
+        active.count_results(group, 1);
         self.calls.note(unpacked);
     }
 
@@ -64,23 +64,23 @@ impl CallEvents<'_, '_> {
             return;
         };
         with(self.compressor, at, x);
-        active.note_results(group, 1);
+        active.count_results(group, 1);
     }
 
     /// Whether a packet's results go straight to the tensor.
     fn is_raw(&mut self, place: PacketId) -> bool {
-        let active = self.calls.get_mut(place.call).filter(|active| active.remote.is_none());
+        let active = self.calls.get_mut(place.call).filter(|active| !active.is_remote());
         let at = active.and_then(|active| active.parts.get(place.partition as usize));
         at.is_some_and(|at| at.choice == Choice::Raw)
     }
 
     /// A packet is in no sum: the residual of what it carried is all of it.
     fn give_back(&mut self, place: PacketId, sent: Option<&[u8]>) {
-        let Some(active) = self.calls.get_mut(place.call).filter(|active| active.holds) else { return };
+        let Some(active) = self.calls.get_mut(place.call) else { return };
         let (Some(sent), Some((group, packet))) = (sent, active.find(place)) else { return };
         let at = active.parts[place.partition as usize];
         let per_packet = active.groups[group].per_packet();
-        let Some(residual) = &mut active.groups[group].residual else { return };
+        let Some(residual) = active.groups[group].residual_mut() else { return };
         let Some(x) = residual.get_mut(packet * per_packet..(packet + 1) * per_packet) else { return };
         let result = self.compressor.add_sent(&at, sent, x);
         self.calls.note(result);
@@ -97,11 +97,11 @@ impl Events for CallEvents<'_, '_> {
 
     fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>) {
         let Some(active) = self.calls.get_mut(call) else { return };
-        active.has_norms = true;
+        active.stage = Stage::Compressing { next: 0 };
         for (at, norm) in active.parts.iter_mut().zip(maxima) {
             at.norm = norm;
         }
-        if let Some(remote) = &active.remote
+        if let Owner::Remote(remote) = &active.owner
             && let Err(error) = remote.norms(self.compressor, &active.parts)
         {
             self.calls.broken.get_or_insert(error);
@@ -121,8 +121,7 @@ impl Events for CallEvents<'_, '_> {
             }
             // Its error feedback stays as it is, but it has to be where that of the others will be.
             if active.feedback.is_none() {
-                active.groups[index].out = Out::Sent;
-                active.tick_off(index);
+                active.end_sending(index);
             }
         }
     }
@@ -157,7 +156,7 @@ impl Events for CallEvents<'_, '_> {
             && let Some(held) = Held::new(received, packets, segment, first.count)
         {
             active.groups[group].held.push((place.partition, held));
-            return active.note_results(group, count);
+            return active.count_results(group, count);
         }
         let Sums { bytes, counts } = active.sums(group, buffers);
         let places = packet..packet + count;
@@ -168,12 +167,12 @@ impl Events for CallEvents<'_, '_> {
         };
         known.fill(first.count);
         bytes.chunks_exact_mut(len).zip(payloads()).for_each(|(to, payload)| to.copy_from_slice(payload));
-        active.note_results(group, count);
+        active.count_results(group, count);
     }
 
     fn packet_lost(&mut self, place: PacketId, sent: Option<&[u8]>) {
         if let Some(active) = self.calls.get_mut(place.call) {
-            active.note_lost(place);
+            active.count_lost(place);
         }
         if self.is_raw(place) {
             return self.write(place, |_, _, x| x.fill(0.0));

@@ -4,11 +4,13 @@ mod active;
 mod buffer_pool;
 mod cut;
 mod events;
+mod group;
 
-pub(super) use active::{Active, Out, PartitionGroup};
-pub(super) use buffer_pool::{BufferPool, Owned};
+pub(super) use active::{Active, CallFeedback, Owner, Stage};
+pub(super) use buffer_pool::BufferPool;
 pub(super) use cut::{GROUP, group_len};
 pub(super) use events::CallEvents;
+pub(super) use group::{Out, PartitionGroup};
 
 use super::memory::{CallMemory, Memory};
 use super::task::{Kind, Task};
@@ -25,8 +27,6 @@ const AT_WORK: usize = 64;
 pub(super) struct Calls {
     /// The number in the session of the first in the queue.
     first: u64,
-    /// The number of a session's first call.
-    pub start: u64,
     /// Calls so far, in all sessions.
     tickets: u64,
     /// The number in the session of the first call that was not handed over to be sent.
@@ -49,7 +49,7 @@ impl Calls {
     pub fn push(&mut self, active: Active) -> u64 {
         let ticket = self.tickets;
         self.tickets += 1;
-        self.remote += usize::from(active.remote.is_some());
+        self.remote += usize::from(active.is_remote());
         self.queue.push_back(Active { ticket, ..active });
         ticket
     }
@@ -61,13 +61,13 @@ impl Calls {
 
     /// Another session begins, with no call under way.
     pub fn count_anew(&mut self) {
-        (self.first, self.unsubmitted) = (self.start, self.start);
+        (self.first, self.unsubmitted) = (0, 0);
     }
 
     /// The next call to be submitted, once all its norms are known.
     pub fn next_measured(&self) -> Option<&Active> {
         let index = usize::try_from(self.unsubmitted.checked_sub(self.first)?).ok()?;
-        self.queue.get(index).filter(|active| active.measured == active.groups.len())
+        self.queue.get(index).filter(|active| matches!(active.stage, Stage::Measured))
     }
 
     /// The call of this number was submitted.
@@ -80,7 +80,7 @@ impl Calls {
     pub fn at_work(&self) -> usize {
         let mut own = 0;
         let at_work = self.queue.iter().take_while(|active| {
-            own += usize::from(active.remote.is_none() && !active.is_done());
+            own += usize::from(!active.is_remote() && !active.is_done());
             own <= AT_WORK
         });
         at_work.count()
@@ -116,7 +116,7 @@ impl Calls {
 
     /// The keys of the error feedback that calls under way use.
     pub fn feedback_in_use(&self) -> impl Iterator<Item = u64> {
-        self.queue.iter().filter_map(|active| active.feedback)
+        self.queue.iter().filter_map(|active| Some(active.feedback.as_ref()?.key))
     }
 
     /// Why results could not be read, once.
@@ -138,7 +138,7 @@ impl Calls {
     /// The calls that are computed elsewhere and have not failed, oldest first.
     pub fn remote(&mut self) -> impl Iterator<Item = &mut Active> {
         let queue = if self.remote == 0 { None } else { Some(&mut self.queue) };
-        queue.into_iter().flatten().filter(|active| active.remote.is_some() && active.error.is_none())
+        queue.into_iter().flatten().filter(|active| active.is_remote() && active.error.is_none())
     }
 
     /// Whether [`Self::pop_done`] would give one.
@@ -152,38 +152,23 @@ impl Calls {
         }
         self.first += 1;
         let done = self.queue.pop_front();
-        self.remote -= usize::from(done.as_ref().is_some_and(|active| active.remote.is_some()));
+        self.remote -= usize::from(done.as_ref().is_some_and(|active| active.is_remote()));
         done
     }
 
-    pub fn deliver(&mut self, active: Active) {
-        let result = active.error.map_or(Ok(()), |error| Err(WorkerError::Call(error)));
-        if let Some(remote) = active.remote {
-            return remote.finish(result);
-        }
-        match (active.outcome, active.owned) {
-            (Some(outcome), Some(data)) => {
-                // Nobody waits any more if the handle was dropped.
-                let _ = outcome.send(result.map(|()| data));
-            }
-            _ => self.outcomes.push((active.ticket, result)),
-        }
-    }
-
-    /// Ends one call alone.
-    fn fail_one(&mut self, active: Active, error: WorkerError) {
-        match (active.remote, active.outcome) {
-            (Some(remote), _) => remote.finish(Err(error)),
-            (None, Some(outcome)) => {
-                let _ = outcome.send(Err(error));
-            }
-            (None, None) => self.outcomes.push((active.ticket, Err(error))),
+    /// Hands a call's outcome to its owner, and the mean with it if the engine has the tensor.
+    pub fn deliver(&mut self, active: Active, result: Result<(), WorkerError>) {
+        match active.owner {
+            Owner::Lender => self.outcomes.push((active.ticket, result)),
+            // The handle may have been dropped.
+            Owner::Engine { data, outcome } => drop(outcome.send(result.map(|()| data))),
+            Owner::Remote(remote) => remote.finish(result),
         }
     }
 
     pub fn fail_all(&mut self, error: &WorkerError) {
         while let Some(active) = self.queue.pop_front() {
-            self.fail_one(active, error.clone());
+            self.deliver(active, Err(error.clone()));
         }
         self.remote = 0;
     }

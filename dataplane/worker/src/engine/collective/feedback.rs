@@ -1,6 +1,7 @@
 //! Error feedback of calls whose sums another library makes.
 
-use super::{Collective, CollectiveCall, Fed};
+use super::call::Fed;
+use super::{Collective, CollectiveCall};
 use crate::WorkerError;
 use crate::engine::feedback::{Feedback, RestoredFeedback};
 use std::sync::{Mutex, PoisonError};

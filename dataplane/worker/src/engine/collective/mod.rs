@@ -16,10 +16,16 @@
 //! means are those of a parameter server, bit for bit. What travels RAW takes a word for each coordinate. A partition whose norm is
 //! zero on all ranks takes no words.
 
+mod call;
+mod config;
 mod feedback;
 mod groups;
 mod piece;
 
+pub use call::CollectiveCall;
+pub use config::CollectiveConfig;
+
+use call::{Fed, planned_length, tag};
 use piece::{Group, PIECE, Scratch, Share, chunk, take};
 
 use super::calls::{Active, GROUP};
@@ -29,38 +35,16 @@ use super::packed::PackedLayout;
 use crate::{Span, WorkerError};
 use rayon::prelude::*;
 use std::collections::HashSet;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
 use thc_codec::lanes::Lanes;
-use thc_codec::signs::mix;
 use thc_codec::table::LookupTable;
 use thc_protocol::wire::{Choice, Form, Norm};
 use thc_protocol::worker::CallError;
 use thc_protocol::{Rank, TableId};
 
-/// What all ranks must give alike but for `rank`, `seed` and `threads`.
-#[derive(Clone, Debug)]
-pub struct CollectiveConfig {
-    /// This rank, from 0.
-    pub rank: u16,
-    /// How many ranks there are, at most 4,096.
-    pub ranks: u16,
-    /// Lookup tables to choose from; calls that name none take the first.
-    pub tables: Vec<(TableId, LookupTable)>,
-    /// log₂ of the coordinates of a full partition, 10 to 20 (P4).
-    pub block: u8,
-    /// What signs derive from (P29).
-    pub job_seed: u64,
-    /// What this rank's roundings derive from; by default from the job's seed and the rank.
-    pub seed: Option<u64>,
-    /// Threads that compute.
-    pub threads: usize,
-}
-
-/// What a rank computes with.
+/// A rank's state.
 pub struct Collective {
     compressor: Compressor,
     /// The lanes of each table.
@@ -71,54 +55,11 @@ pub struct Collective {
     calls: AtomicU64,
 }
 
-/// Error feedback, and whose is in use by a call.
+/// Error feedback, and the keys that calls use.
 #[derive(Default)]
 struct Kept {
     feedback: Feedback,
     busy: HashSet<u64>,
-}
-
-/// An all-reduce under way.
-pub struct CollectiveCall {
-    number: u64,
-    tag: i32,
-    length: usize,
-    parts: Vec<Measured>,
-    groups: Vec<Group>,
-    /// The groups of each piece.
-    pieces: Vec<Range<usize>>,
-    feedback: Option<Fed>,
-    /// Words of each group.
-    words: Vec<usize>,
-}
-
-/// The error feedback of a call, by pieces.
-struct Fed {
-    key: u64,
-    before: Arc<Vec<Buffer>>,
-    after: Vec<Mutex<Buffer>>,
-}
-
-impl CollectiveCall {
-    /// How many pieces the tensor has.
-    #[must_use]
-    pub fn pieces(&self) -> usize {
-        self.pieces.len()
-    }
-
-    /// Words of a piece, known once the call is settled.
-    #[must_use]
-    pub fn words(&self, piece: usize) -> usize {
-        let groups = self.pieces.get(piece).cloned().unwrap_or_default();
-        self.words.get(groups).unwrap_or_default().iter().sum()
-    }
-
-    /// The groups of a piece, where its tensor begins.
-    fn piece_groups(&self, piece: usize, x: usize) -> Result<(&[Group], &[usize]), CodecError> {
-        let groups = self.pieces.get(piece).cloned().unwrap_or_default();
-        CodecError::check_len("the piece", self.length.saturating_sub(piece * PIECE).min(PIECE), x)?;
-        Ok((&self.groups[groups.clone()], &self.words[groups]))
-    }
 }
 
 impl Collective {
@@ -170,7 +111,7 @@ impl Collective {
         self.compressor.tables().zip(&self.lanes).map(|((id, table), (_, lanes))| (id, table, *lanes))
     }
 
-    /// Calls so far.
+    /// The number of calls so far.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -269,8 +210,7 @@ impl Collective {
         CollectiveCall { number, tag, length, parts, groups, pieces, feedback: fed, words }
     }
 
-    /// How a tensor that is compressed elsewhere, such as on a GPU, is cut into pieces of 2^`piece`
-    /// coordinates.
+    /// The layout, in pieces of 2^`piece` coordinates, of a tensor that is compressed elsewhere, such as on a GPU.
     ///
     /// # Errors
     /// What is wrong with the plan.
@@ -301,7 +241,7 @@ impl Collective {
         Ok((call, told))
     }
 
-    /// What signs and roundings of a call's partitions derive from.
+    /// The keys from which the signs and roundings of a call's partitions derive.
     pub fn keys(&self, call: &CollectiveCall) -> CallKeys {
         self.compressor.keys(call.number)
     }
@@ -391,22 +331,4 @@ impl Collective {
             self.finish_group(call, group, sums, x, scratch)
         })?)
     }
-}
-
-/// Coordinates of all spans.
-fn planned_length(plan: &[Span]) -> usize {
-    plan.iter().fold(0, |sum, span| sum.saturating_add(span.length))
-}
-
-/// What tells calls apart, 1 to 2^31 − 1.
-fn tag(number: u64, plan: &[Span], feedback: Option<u64>) -> i32 {
-    let choice = |span: &Span| match span.choice {
-        Choice::Raw => 0,
-        Choice::Table(id) => u64::from(id.0),
-    };
-    let spans = plan.iter().flat_map(|span| [span.length as u64, choice(span)]);
-    let named = feedback.map_or([0, 0], |key| [1, key]);
-    let hash =
-        [number].into_iter().chain(named).chain(spans).fold(0, |hash, word| mix(hash ^ word).wrapping_add(1));
-    ((mix(hash) >> 33) as i32).max(1)
 }

@@ -1,29 +1,29 @@
-//! Compression for a session: tables, seeds and ranges (P5), choice by choice.
+//! The compression of a session: tables, seeds and ranges (P5).
 //!
-//! Other tables, index widths and devices are added here: the engine knows only how many packets there are
-//! and how long they are, and asks for norms, packed indices, error feedback and means. It never looks at a
-//! number.
+//! The rest of the engine knows only the number and the length of packets. It asks for norms, packed indices, error
+//! feedback and means, and reads none of their numbers.
 
 mod coder;
 mod measured;
 mod numbers;
+mod plan;
 mod raw;
 
 pub(super) use measured::Measured;
 pub use numbers::{CallKeys, Estimate, Numbers};
 
 use coder::{Coder, T_P};
-use raw::{add_feedback, exponent, power_of_two, write_words};
+use raw::add_feedback;
 pub(super) use raw::{raw_factor, raw_word, read_raw, write_raw};
 
 use super::loan::Held;
-use crate::{Span, WorkerError};
+use crate::WorkerError;
 use thc_codec::block::Block;
 use thc_codec::error::CodecError;
 use thc_codec::packing::unpack;
 use thc_codec::quantizer;
 use thc_codec::rounding::Source;
-use thc_codec::signs::{self, SignKey};
+use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
 use thc_codec::{aggregate, norm, rht};
 use thc_protocol::wire::{Choice, FEATURE_ROOT, Form, Norm, RAW_WORDS, Welcome};
@@ -32,13 +32,13 @@ use thc_protocol::{Lane, Rank, TableId, WorkerId};
 /// Most coordinates of a DATA packet.
 pub(super) const PACKET: usize = 1024;
 
-/// Everything about numbers that a session fixes.
+/// The tables, seeds and numbers of a session.
 pub(super) struct Compressor {
     /// The job's tables, in its order.
     coders: Vec<Coder>,
     /// log₂ of the coordinates of a full partition (P4).
     pub block: u8,
-    /// Workers of the job, and which of them this is, over all racks.
+    /// Workers of the job, and this one's place among them, over all racks.
     workers: u16,
     rank: Rank,
     job_seed: u64,
@@ -144,40 +144,9 @@ impl Compressor {
         self.coders.iter().map(|coder| (coder.id, &coder.table))
     }
 
-    /// What a call takes that names no table.
+    /// The choice of a call that names no table.
     pub fn usual(&self) -> Choice {
         self.coders.first().map_or(Choice::Raw, |coder| Choice::Table(coder.id))
-    }
-
-    /// Whether the job has what is chosen.
-    pub fn has(&self, choice: Choice) -> bool {
-        choice == Choice::Raw || self.coder(choice).is_some()
-    }
-
-    /// Checks whether this job can carry out a plan for a tensor of so many coordinates.
-    ///
-    /// # Errors
-    /// [`WorkerError::Empty`], [`WorkerError::TooLong`], [`WorkerError::Plan`], [`WorkerError::EmptySpan`] or [`WorkerError::NoTable`].
-    pub fn check_plan(&self, plan: &[Span], length: usize) -> Result<(), WorkerError> {
-        if length == 0 {
-            return Err(WorkerError::Empty);
-        }
-        if u32::try_from(length).is_err() {
-            return Err(WorkerError::TooLong { length });
-        }
-        let planned =
-            plan.iter().try_fold(0_usize, |sum, span| sum.checked_add(span.length)).unwrap_or(usize::MAX);
-        if planned != length {
-            return Err(WorkerError::Plan { planned, length });
-        }
-        if let Some(span) = plan.iter().position(|span| span.length == 0) {
-            return Err(WorkerError::EmptySpan { span });
-        }
-        if let Some(Choice::Table(table)) = plan.iter().map(|s| s.choice).find(|c| !self.has(*c)) {
-            let job: Vec<String> = self.tables().map(|(id, _)| id.to_string()).collect();
-            return Err(WorkerError::NoTable { table, tables: job.join(", ") });
-        }
-        Ok(())
     }
 
     fn coder(&self, choice: Choice) -> Option<&Coder> {
@@ -190,7 +159,7 @@ impl Compressor {
         self.coder(at.choice).ok_or(CodecError::EmptySum)
     }
 
-    /// The form of packets that travel so; of RAW none.
+    /// The form of packets of this choice; `None` for RAW.
     pub fn form(&self, choice: Choice) -> Option<Form> {
         self.coder(choice).map(|coder| coder.form)
     }
@@ -227,7 +196,7 @@ impl Compressor {
         }
     }
 
-    /// What compressing and decompressing a partition takes.
+    /// The codec's view of a partition.
     fn block(&self, call: u64, at: &Measured) -> Result<Block<'_>, CodecError> {
         let coder = self.coder_of(at)?;
         Ok(Block {
@@ -257,8 +226,8 @@ impl Compressor {
         Block { next, ..self.block(call, at)? }.compress_beside(x, feedback, work, packed)
     }
 
-    /// The same up to the indices: `work` becomes the residual in the rotated domain, for
-    /// [`Self::feed_back`].
+    /// Compresses a partition as [`Self::compress`] does, and leaves its residual, still in the rotated domain, in `work`
+    /// for [`Self::feed_back`].
     ///
     /// # Errors
     /// As [`Self::compress`].
@@ -275,8 +244,8 @@ impl Compressor {
         block.quantizer.quantize_packed(work, block.range, &block.rounding, 0, packed)
     }
 
-    /// Adds what a DATA payload carries to the residual that it left: the transformed coordinates, up to rounding. `x` is the
-    /// packet's residual.
+    /// Adds the values of a DATA payload to the packet's residual `x`, which then has the packet's rotated coordinates, up to
+    /// rounding errors.
     ///
     /// # Errors
     /// As [`Self::compress`].
@@ -358,7 +327,7 @@ impl Compressor {
         rht::inverse_into(work, out, block.key)
     }
 
-    /// The same for a partition without padding whose results are held as received.
+    /// Computes the mean of a partition without padding from results that are held as received.
     ///
     /// # Errors
     /// As [`Self::finish`].
@@ -373,72 +342,10 @@ impl Compressor {
         let wide = self.coder_of(at)?.form.lane() == Lane::Bits16;
         block.decompress_packets(held.sums(), held.layout, wide, held.count.into(), out)
     }
-
-    /// The parameters for compressing a partition elsewhere; all 0 if its norm is 0.
-    ///
-    /// # Errors
-    /// As [`Self::compress`].
-    pub fn numbers(&self, at: &Measured) -> Result<Numbers, CodecError> {
-        if at.norm == 0 {
-            return Ok(Numbers::default());
-        }
-        if at.choice == Choice::Raw {
-            return Ok(Numbers { raw: self.raw_scale(at.norm), ..Numbers::default() });
-        }
-        let coder = self.coder_of(at)?;
-        Ok(Numbers { affine: coder.quantizer.affine(Compressor::range(coder, at))?, raw: 0.0 })
-    }
-
-    /// The parameters for estimating a packet's sums elsewhere: step and −M for `count` workers' indices, or
-    /// 0 and the factor of their words; all 0 for a lost packet.
-    ///
-    /// # Errors
-    /// As [`Self::finish`].
-    pub fn estimate(&self, at: &Measured, count: u16) -> Result<Estimate, CodecError> {
-        if at.norm == 0 || count == 0 {
-            return Ok(Estimate::default());
-        }
-        if at.choice == Choice::Raw {
-            return Ok(Estimate { raw: raw_factor(count, self.raw_scale(at.norm)), ..Estimate::default() });
-        }
-        let coder = self.coder_of(at)?;
-        let range = Compressor::range(coder, at);
-        let step = quantizer::step_of_sums(range, u32::from(count), coder.quantizer.granularity())?;
-        Ok(Estimate { step, lo: -range, raw: 0.0 })
-    }
-
-    /// The keys from which the signs and this worker's roundings of all partitions of a call derive (P29),
-    /// and the stratum of its draws.
-    pub fn keys(&self, call: u64) -> CallKeys {
-        CallKeys {
-            signs: signs::derive_call(self.job_seed, call),
-            roundings: self.roundings.derive_call(call),
-            stratum: self.roundings.stratum(),
-        }
-    }
-
-    /// s of P5: the power of two by which coordinates are multiplied, from the maximum's f32 bits.
-    pub fn raw_scale(&self, norm: u32) -> f64 {
-        power_of_two(self.raw_bits() - exponent(norm))
-    }
-
-    /// The largest magnitude of one worker's integers, 2^(30 − ⌈log₂ n⌉): n of them add up to 2^30 at most.
-    pub fn raw_limit(&self) -> f64 {
-        power_of_two(self.raw_bits())
-    }
-
-    /// All packets of a partition that goes RAW with its error feedback.
-    pub fn write_raw_with(&self, at: &Measured, x: &[f32], kept: &[f32], words: &mut [u8]) {
-        write_words(add_feedback(x, kept), self.raw_scale(at.norm), self.raw_limit(), words);
-    }
-
-    fn raw_bits(&self) -> i32 {
-        30 - (u16::BITS - (self.workers.max(1) - 1).leading_zeros()) as i32
-    }
 }
 
-/// The key of a worker's roundings. The roundings of the job's workers are stratified, unless this one has
-/// its own seed.
+/// The source of a worker's roundings. The roundings of the job's workers are stratified, unless this one has its own
+/// seed.
 fn roundings(job_seed: u64, rank: Rank, seed: Option<u64>) -> Source {
     seed.map_or_else(|| Source::for_worker(job_seed, rank.0), Source::independent)
 }
