@@ -6,7 +6,7 @@ use super::joiner::{JoinError, JoinEvent, Joiner};
 use super::peer::Peer;
 use super::uplink::Uplink;
 use crate::aggregator::{Endpoint, JobConfig, Level};
-use crate::wire::{Change, FLAG_ROOT, Header, Join, Kind, Pending, RefuseReason, Refused, Welcome, finalize};
+use crate::wire::{Change, FLAG_ROOT, Header, Join, Kind, Pending, RefuseReason, Refused, Welcome, digest};
 use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const ENDING_RETRY: Duration = Duration::from_millis(200);
 
 /// The rack's nonce: it stays the same, even if the rack restarts, as long as no member restarts.
 fn nonce(members: &[Peer]) -> u64 {
-    members.iter().fold(0, |hash, member| finalize(hash ^ member.nonce).wrapping_add(1))
+    digest(members.iter().map(|member| member.nonce))
 }
 
 impl JobState {
