@@ -2,111 +2,77 @@
 
 use crate::{MAX_WORKERS, WorkerId};
 
-/// Why a packet was dropped without effect, in the order of P7.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum DropReason {
-    /// Shorter than a header.
-    Short,
-    /// Another protocol version.
-    Version,
-    /// Not NORM, DATA or RAW.
-    Kind,
-    /// No such job.
-    Job,
-    /// Not the job's cookie.
-    Cookie,
-    /// The job has no such member.
-    Member,
-    /// From another place than the member's.
-    Source,
-    /// Another number of workers.
-    Workers,
-    /// Wrong payload length.
-    Length,
-    /// No such slot here.
-    Slot,
-    /// DATA with a table that the job does not have.
-    Table,
-    /// Too far ahead of its slot (P9).
-    Round,
-    /// Packets of another kind or table than the slot's round (P14).
-    Mixed,
+/// Declares an enum whose variants are counted under a name.
+macro_rules! counted {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident[$count:literal] { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$doc])* $variant),* }
+
+        impl $name {
+            /// All, in order.
+            pub const ALL: [$name; $count] = [$($name::$variant),*];
+
+            /// A short lower-case name, for counters and logs.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$variant => $text),* }
+            }
+        }
+    };
 }
 
-impl DropReason {
-    /// All, in order.
-    pub const ALL: [DropReason; 13] = [
-        DropReason::Short,
-        DropReason::Version,
-        DropReason::Kind,
-        DropReason::Job,
-        DropReason::Cookie,
-        DropReason::Member,
-        DropReason::Source,
-        DropReason::Workers,
-        DropReason::Length,
-        DropReason::Slot,
-        DropReason::Table,
-        DropReason::Round,
-        DropReason::Mixed,
-    ];
-
-    /// A short lower-case name, for counters and logs.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            DropReason::Short => "short",
-            DropReason::Version => "version",
-            DropReason::Kind => "kind",
-            DropReason::Job => "job",
-            DropReason::Cookie => "cookie",
-            DropReason::Member => "member",
-            DropReason::Source => "source",
-            DropReason::Workers => "workers",
-            DropReason::Length => "length",
-            DropReason::Slot => "slot",
-            DropReason::Table => "table",
-            DropReason::Round => "round",
-            DropReason::Mixed => "mixed",
-        }
+counted! {
+    /// Why a packet was dropped without effect, in the order of P7.
+    pub enum DropReason[13] {
+        /// Shorter than a header.
+        Short = "short",
+        /// Another protocol version.
+        Version = "version",
+        /// Not NORM, DATA or RAW.
+        Kind = "kind",
+        /// No such job.
+        Job = "job",
+        /// Not the job's cookie.
+        Cookie = "cookie",
+        /// The job has no such member.
+        Member = "member",
+        /// From another address or port than the member's.
+        Source = "source",
+        /// Another number of workers.
+        Workers = "workers",
+        /// Wrong payload length.
+        Length = "length",
+        /// No such slot at this aggregator.
+        Slot = "slot",
+        /// DATA with a table that the job does not have.
+        Table = "table",
+        /// Too far ahead of its slot (P9).
+        Round = "round",
+        /// Another kind or table than the slot's round has (P14).
+        Mixed = "mixed",
     }
 }
 
-/// What became of a packet that was let in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Event {
-    /// The first of its round (P10).
-    Opened,
-    /// Added to a slot (P11).
-    Added,
-    /// Already in the slot (P12).
-    Duplicate,
-    /// The slot was complete without it (P13).
-    Late,
-    /// Its round was over (P15).
-    Stale,
-    /// It belongs to another all-reduce (P14).
-    Mismatch,
-}
-
-impl Event {
-    /// All, in order.
-    pub const ALL: [Event; 6] =
-        [Event::Opened, Event::Added, Event::Duplicate, Event::Late, Event::Stale, Event::Mismatch];
-
-    /// A short lower-case name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Event::Opened => "opened",
-            Event::Added => "added",
-            Event::Duplicate => "duplicate",
-            Event::Late => "late",
-            Event::Stale => "stale",
-            Event::Mismatch => "mismatch",
-        }
+counted! {
+    /// The effect of a packet that was let in.
+    pub enum Event[6] {
+        /// The first of its round (P10).
+        Opened = "opened",
+        /// Added to a slot (P11).
+        Added = "added",
+        /// Already in the slot (P12).
+        Duplicate = "duplicate",
+        /// The slot was complete without it (P13).
+        Late = "late",
+        /// Its round was over (P15).
+        Stale = "stale",
+        /// Of another all-reduce (P14).
+        Mismatch = "mismatch",
     }
 }
 

@@ -4,9 +4,7 @@ use super::Lookup;
 use super::endpoint::Endpoint;
 use super::error::JobConfigError;
 use super::shard::Shard;
-use super::sink::Sink;
-use crate::wire::{Header, Kind, MAX_PACKET, MISMATCH_LEN, NORM_LEN};
-use crate::{Ecn, JobId, Lane, MAX_WORKERS, SlotId, WorkerId};
+use crate::{JobId, Lane, MAX_WORKERS, SlotId, WorkerId};
 use std::net::SocketAddr;
 
 /// The racks of a job.
@@ -87,25 +85,4 @@ impl Racks {
 pub(super) fn port_of(root: Endpoint, ports: u8, slot: SlotId) -> Endpoint {
     let port = root.addr.port().wrapping_add(Shard::index_of(slot, ports).into());
     Endpoint { ingress: root.ingress, addr: SocketAddr::from((root.addr.ip(), port)) }
-}
-
-/// P35: a rack's MISMATCH goes to the root, which tells all.
-#[cold]
-pub(super) fn rack_mismatch(
-    level: &Level,
-    header: &Header,
-    held: &[u8; NORM_LEN],
-    refused: &[u8; NORM_LEN],
-    sink: &mut impl Sink,
-) {
-    let Level::Rack { racks, rack, root, ports } = *level else { return };
-    let mut packet = [0; MAX_PACKET];
-    let mut body = [0; MISMATCH_LEN];
-    body[..NORM_LEN].copy_from_slice(held);
-    body[NORM_LEN..].copy_from_slice(refused);
-    let count = u16::from(header.worker.0) + 1;
-    let kind = Kind::Mismatch;
-    let header = Header { kind, flags: 0, num_workers: racks.count, worker: rack, count, ..*header };
-    let packet = header.emit_packet(&mut packet, &body);
-    sink.unicast(port_of(root, ports, header.slot), Ecn::NotEct, packet);
 }

@@ -50,31 +50,17 @@ impl Lookup {
 
 /// What is wrong with a lookup table (P6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name them")]
 pub enum TableError {
-    /// It has no values.
     #[error("all values are 0; a table is 0 first and then strictly increasing over 2, 4, 8 or 16 values")]
     Zero,
-    /// A value breaks the order.
     #[error(
         "T[{index}] is {value}; its first {used} values must be 0 first and then strictly increasing, all others 0"
     )]
-    Value {
-        /// The index.
-        index: usize,
-        /// The value.
-        value: u8,
-        /// How many are used.
-        used: usize,
-    },
-    /// It has other values than its indices name.
+    Value { index: usize, value: u8, used: usize },
     #[error(
         "it has {used} values for indices of {width} bits; there must be at most 2^{width}, and none at all for 8 bits, where \
          the index is the value"
     )]
-    Width {
-        /// How many are used.
-        used: usize,
-        /// Bits per index.
-        width: u8,
-    },
+    Width { used: usize, width: u8 },
 }

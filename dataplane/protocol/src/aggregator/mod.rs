@@ -5,6 +5,7 @@
 //! reads a clock while it handles packets; what it sends goes to a [`Sink`].
 
 mod admission;
+mod arrival;
 mod config;
 mod counters;
 mod endpoint;
@@ -14,7 +15,6 @@ mod kernels;
 mod level;
 mod lookup;
 mod relay;
-mod setup;
 mod shard;
 mod sink;
 mod slot;
@@ -30,17 +30,11 @@ pub use shard::Shard;
 pub use sink::Sink;
 pub use slot::SlotView;
 
-use crate::wire::{
-    FLAG_MARK, FLAG_NUDGE, HEADER_LEN, Header, HeaderError, Kind, MAX_PACKET, MISMATCH_LEN, NORM_LEN, Norm,
-    Nudge, Straggler,
-};
-use crate::{Ecn, JobId, Round, SlotId, TableId, WorkerId};
+use crate::wire::{Header, HeaderError, Kind};
+use crate::{Ecn, JobId, SlotId, TableId, WorkerId};
 use admission::{Admission, Admissions};
-use job::{Job, Receivers, UNUSED};
-use level::{port_of, rack_mismatch};
-use slot::SlotState;
+use job::{Job, UNUSED};
 use std::marker::PhantomData;
-use std::ops::Range;
 
 /// An aggregator's whole state.
 pub struct Aggregator<K: Kernels = Scalar> {
@@ -137,6 +131,138 @@ impl<K: Kernels> Aggregator<K> {
         if place == UNUSED { None } else { self.jobs[place as usize].as_deref_mut() }
     }
 
+    /// Installs a lookup table (P6).
+    ///
+    /// # Errors
+    /// [`JobConfigError::TableInUse`] if a job uses another table under this id.
+    pub fn install_table(&mut self, id: TableId, table: Lookup) -> Result<(), JobConfigError> {
+        let cell = &mut self.tables[usize::from(id.0)];
+        if *cell != Some(table)
+            && let Some(job) = self.jobs.iter().flatten().find(|job| job.config.tables.contains(&id))
+        {
+            return Err(JobConfigError::TableInUse { table: id, job: job.config.job });
+        }
+        *cell = Some(table);
+        Ok(())
+    }
+
+    /// Removes a lookup table.
+    ///
+    /// # Errors
+    /// [`JobConfigError::TableInUse`] if a job uses it.
+    pub fn remove_table(&mut self, id: TableId) -> Result<(), JobConfigError> {
+        if let Some(job) = self.jobs.iter().flatten().find(|job| job.config.tables.contains(&id)) {
+            return Err(JobConfigError::TableInUse { table: id, job: job.config.job });
+        }
+        self.tables[usize::from(id.0)] = None;
+        Ok(())
+    }
+
+    /// Installs or changes a job. Its slots keep their state if cookie, workers, quorum and
+    /// slots stay the same, and are emptied otherwise (P24). Members below n and counters stay in any case.
+    ///
+    /// # Errors
+    /// [`JobConfigError`] if the numbers do not fit together, a table is missing, has changed since the job used
+    /// it or n·g overflows the lane (P6), or the slots need more memory than is allowed.
+    pub fn install_job(&mut self, config: JobConfig) -> Result<(), JobConfigError> {
+        config.check()?;
+        self.admissions = Admissions::NONE;
+        for &id in &config.tables {
+            let table = self.table(id).ok_or(JobConfigError::NoTable { table: id, job: config.job })?;
+            config.check_sum(table)?;
+        }
+        let place = self.index[usize::from(config.job.0)];
+        if place != UNUSED
+            && let Some(job) = self.jobs[place as usize].as_mut()
+            && job.config.same_slots(&config)
+        {
+            for &id in &config.tables {
+                if self.tables[usize::from(id.0)].is_some_and(|table| job.used_otherwise(id, &table)) {
+                    return Err(JobConfigError::TableChanged { table: id, job: config.job });
+                }
+            }
+            job.set_tables(&config, &self.tables);
+            job.config = config;
+            return Ok(());
+        }
+        let others = self.jobs.iter().flatten().filter(|job| job.config.job != config.job);
+        let others: usize = others.map(|job| job.config.memory(self.shard)).sum();
+        let needs = config.memory(self.shard);
+        if others + needs > self.memory_limit {
+            let free = self.memory_limit.saturating_sub(others);
+            return Err(JobConfigError::Memory { job: config.job, needs, free });
+        }
+        let place = if place == UNUSED {
+            match self.jobs.iter().position(Option::is_none) {
+                Some(free) => free,
+                None => {
+                    self.jobs.push(None);
+                    self.jobs.len() - 1
+                }
+            }
+        } else {
+            place as usize
+        };
+        // The old slots' memory goes before the new slots' comes.
+        let kept = self.jobs[place].take().map(|old| old.without_slots());
+        self.index[usize::from(config.job.0)] = place as u32;
+        self.jobs[place] = Some(Box::new(Job::new(config, self.shard, &self.tables, kept)));
+        self.far = self.memory() > NEAR;
+        Ok(())
+    }
+
+    /// Removes a job with its members, slots and counters. Returns whether there was one.
+    pub fn remove_job(&mut self, job: JobId) -> bool {
+        self.admissions = Admissions::NONE;
+        let place = std::mem::replace(&mut self.index[usize::from(job.0)], UNUSED);
+        let removed = place != UNUSED && self.jobs[place as usize].take().is_some();
+        self.far = self.memory() > NEAR;
+        removed
+    }
+
+    /// Sets where a member of a job sends from and is sent to.
+    ///
+    /// # Errors
+    /// [`JobConfigError::NoJob`], or [`JobConfigError::NoSuchWorker`] beyond the job's n.
+    pub fn set_member(&mut self, job: JobId, worker: WorkerId, at: Endpoint) -> Result<(), JobConfigError> {
+        self.job_with(job, worker)?.set_member(worker, Some(at));
+        Ok(())
+    }
+
+    /// Sets where answers to a worker of a job go, when that is not where its packets come from: nowhere if
+    /// `to` is `None`. `copies` says whether it gets copies of what goes to all. A later [`Self::set_member`]
+    /// or [`Self::remove_member`] of that worker replaces this.
+    ///
+    /// # Errors
+    /// [`JobConfigError::NoJob`], or [`JobConfigError::NoSuchWorker`] beyond the job's n.
+    pub fn set_receiver(
+        &mut self,
+        job: JobId,
+        worker: WorkerId,
+        to: Option<Endpoint>,
+        copies: bool,
+    ) -> Result<(), JobConfigError> {
+        self.job_with(job, worker)?.set_receiver(worker, to, copies);
+        Ok(())
+    }
+
+    fn job_with(&mut self, job: JobId, worker: WorkerId) -> Result<&mut Job, JobConfigError> {
+        let job_ref = self.job_mut(job).ok_or(JobConfigError::NoJob { job })?;
+        if worker.0 >= job_ref.config.workers {
+            return Err(JobConfigError::NoSuchWorker { job, worker, workers: job_ref.config.workers });
+        }
+        Ok(job_ref)
+    }
+
+    /// Removes a member: its packets are dropped and it is sent nothing.
+    pub fn remove_member(&mut self, job: JobId, worker: WorkerId) {
+        if let Some(job) = self.job_mut(job)
+            && worker.0 < job.config.workers
+        {
+            job.set_member(worker, None);
+        }
+    }
+
     /// Says that a packet comes soon, so that its slot may be prefetched. Nothing else changes.
     #[inline]
     pub fn expect(&self, packet: &[u8]) {
@@ -218,201 +344,3 @@ impl<K: Kernels> Aggregator<K> {
         }
     }
 }
-
-/// Where P3 has the value.
-const NORM_VALUE: Range<usize> = 4..8;
-
-/// The header of the answer to a packet: its kind, naming the sender.
-fn answer(header: &Header, kind: Kind) -> Header {
-    Header { kind, flags: 0, count: 0, ..*header }
-}
-
-/// Answers that are not results.
-impl Receivers {
-    #[cold]
-    fn straggler(&self, header: &Header, current: Round, sink: &mut impl Sink) {
-        let mut packet = [0; MAX_PACKET];
-        let body = Straggler { kind: header.kind, current }.to_bytes();
-        let bytes = answer(header, Kind::Straggler).emit_packet(&mut packet, &body);
-        self.answer(header.worker, Ecn::NotEct, bytes, sink);
-    }
-
-    #[cold]
-    fn nudge(&self, header: &Header, seen: u64, sink: &mut impl Sink) {
-        let mut packet = [0; MAX_PACKET];
-        let body = Nudge { kind: header.kind, seen }.to_bytes();
-        let bytes = answer(header, Kind::Nudge).emit_packet(&mut packet, &body);
-        self.answer_all(Ecn::NotEct, bytes, sink);
-    }
-
-    /// Both payloads go out as they came in, whatever tag they carry.
-    #[cold]
-    fn mismatch(
-        &self,
-        header: &Header,
-        held: &[u8; NORM_LEN],
-        refused: &[u8; NORM_LEN],
-        sink: &mut impl Sink,
-    ) {
-        let mut packet = [0; MAX_PACKET];
-        let mut body = [0; MISMATCH_LEN];
-        body[..NORM_LEN].copy_from_slice(held);
-        body[NORM_LEN..].copy_from_slice(refused);
-        let bytes = answer(header, Kind::Mismatch).emit_packet(&mut packet, &body);
-        self.answer_all(Ecn::NotEct, bytes, sink);
-    }
-}
-
-/// The flags of a slot with that mark.
-#[inline]
-const fn mark_of(mark: bool) -> u8 {
-    if mark { FLAG_MARK } else { 0 }
-}
-
-/// The P3 payload of a packet that has one.
-fn norm_payload(payload: &[u8]) -> &[u8; NORM_LEN] {
-    payload.try_into().unwrap_or(&[0; NORM_LEN])
-}
-
-/// A packet for a slot that is open.
-struct Arrival<'a> {
-    pass: &'a Admission,
-    head: &'a [u8; HEADER_LEN],
-    payload: &'a [u8],
-    /// What its answer carries (P46).
-    answered: Ecn,
-}
-
-impl Arrival<'_> {
-    /// Answers a packet that adds nothing to its slot: of an earlier round, of another call, or one that the slot has. `None` if it is
-    /// to be added.
-    #[inline(always)]
-    fn repeat<const NORM: bool>(
-        &self,
-        (level, receivers, counters): (&Level, &Receivers, &mut JobCounters),
-        state: &SlotState,
-        packet: &mut [u8],
-        sink: &mut impl Sink,
-    ) -> Option<Event> {
-        let Arrival { pass, head, payload, answered } = *self;
-        let like = pass.template();
-        let (round, slot) = Header::place_of(head);
-        if round != state.round {
-            receivers.straggler(&pass.header(head), state.round, sink);
-            return Some(Event::Stale);
-        }
-        if NORM {
-            let (held, body) = (norm_payload(&packet[HEADER_LEN..]), norm_payload(payload));
-            if Norm::tag_of(body) != Norm::tag_of(held) {
-                match level {
-                    Level::Rack { .. } => rack_mismatch(level, &pass.header(head), held, body, sink),
-                    _ => receivers.mismatch(&pass.header(head), held, body, sink),
-                }
-                return Some(Event::Mismatch);
-            }
-        }
-        let known = state.seen & pass.bit != 0;
-        if state.complete {
-            if let &Level::Rack { root, ports, .. } = level {
-                Header::set_flags(packet, like.flags & FLAG_NUDGE | mark_of(state.mark));
-                sink.unicast(port_of(root, ports, slot), answered, packet);
-            } else {
-                let result = packet.get(..pass.answer_len).unwrap_or(packet);
-                receivers.answer(like.worker, answered, result, sink);
-            }
-            counters.resent += 1;
-            return Some(if known { Event::Duplicate } else { Event::Late });
-        }
-        if known && like.flags & FLAG_NUDGE != 0 {
-            receivers.nudge(&pass.header(head), state.seen, sink);
-            counters.nudges += 1;
-        }
-        known.then_some(Event::Duplicate)
-    }
-}
-
-impl Job {
-    /// P9 to P17, and P7's checks of the slot's state, for a norm slot or a data slot.
-    #[inline(always)]
-    fn aggregate<K: Kernels, const NORM: bool>(
-        &mut self,
-        pass: &Admission,
-        ecn: Ecn,
-        head: &[u8; HEADER_LEN],
-        payload: &[u8],
-        sink: &mut impl Sink,
-    ) -> Result<Event, DropReason> {
-        let Job { config, counters, receivers, slots, .. } = self;
-        let (round, slot) = Header::place_of(head);
-        let (state, packet) = slots.get_mut::<NORM>(slot).ok_or(DropReason::Slot)?;
-        // Of the slot's round other packets have the same length of results (P14).
-        let packet = packet.get_mut(..pass.slot_len).ok_or(DropReason::Length)?;
-        let like = pass.template();
-        let nudge = like.flags & FLAG_NUDGE != 0;
-        // P46: of data, who may be told of a queue's mark is; norms know none.
-        let answered = if NORM { Ecn::NotEct } else { ecn.of_answer() };
-        // A norm slot has its tag for that.
-        let head_of = if NORM { Default::default() } else { (like.kind as u8, like.table) };
-        let newer = round.newer_than(state.round);
-        let fresh = state.seen == 0 || newer;
-        if fresh {
-            let ahead = newer && state.seen != 0 && round != state.round.next();
-            if ahead && !config.skip && !nudge {
-                return Err(DropReason::Round);
-            }
-        } else {
-            if !NORM && round == state.round && head_of != state.head {
-                return Err(DropReason::Mixed);
-            }
-            let (arrival, of) =
-                (Arrival { pass, head, payload, answered }, (&config.level, &*receivers, &mut *counters));
-            if let Some(event) = arrival.repeat::<NORM>(of, state, packet, sink) {
-                return Ok(event);
-            }
-        }
-        // P10, P11: the values go into the slot.
-        let lanes = &mut packet[HEADER_LEN..];
-        match like.kind {
-            Kind::Data => K::lookup(pass.table.form, !fresh, lanes, &pass.table.values, payload),
-            _ if fresh => lanes.copy_from_slice(payload),
-            _ if NORM => {
-                // As big-endian bytes order like the u32; the rest stays that of the first (P10).
-                if payload[NORM_VALUE] > lanes[NORM_VALUE] {
-                    lanes[NORM_VALUE].copy_from_slice(&payload[NORM_VALUE]);
-                }
-            }
-            _ => K::raw_add(lanes, payload),
-        }
-        let more = if let Level::Root(_) = config.level { Header::count_of(head).max(1) } else { 1 };
-        let (seen, members, count) = if fresh { (0, 0, 0) } else { (state.seen, state.members, state.count) };
-        let (seen, members, count) = (seen | pass.bit, members.wrapping_add(1), count.saturating_add(more));
-        let complete = members >= config.quorum;
-        let marked = !NORM && (ecn == Ecn::Ce || like.flags & FLAG_MARK != 0);
-        let mark = marked || !fresh && state.mark;
-        *state = SlotState { round, seen, members, count, complete, mark, head: head_of };
-        if complete {
-            // P13: with the header in front of the lanes the slot is its RESULT from now on; of a rack, what it sends up (P35).
-            let answer = pass.header(head);
-            if let Level::Rack { racks, rack: worker, root, ports } = config.level {
-                let flags = like.flags & FLAG_NUDGE | mark_of(mark);
-                Header { flags, num_workers: racks.count, worker, count, ..answer }.emit(packet);
-                sink.unicast(port_of(root, ports, slot), answered, packet);
-            } else {
-                let flags = mark_of(mark);
-                let result = Header { kind: pass.result, flags, worker: WorkerId::NONE, count, ..answer };
-                result.emit(packet);
-                if pass.answer_len < pass.slot_len {
-                    K::pack(pass.table.form, &mut packet[HEADER_LEN..]);
-                }
-                receivers.answer_all(answered, packet.get(..pass.answer_len).unwrap_or(packet), sink);
-            }
-            counters.results += 1;
-        } else if nudge {
-            receivers.nudge(&pass.header(head), seen, sink);
-            counters.nudges += 1;
-        }
-        Ok(if fresh { Event::Opened } else { Event::Added })
-    }
-}
-
-const _: () = assert!(HEADER_LEN + crate::wire::RESULT_LEN == MAX_PACKET);

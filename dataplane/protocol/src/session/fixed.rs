@@ -3,8 +3,8 @@
 use super::action::Action;
 use super::job::{JobState, fresh, packet, refusal};
 use super::peer::Peer;
-use crate::aggregator::{Endpoint, JobConfig};
-use crate::wire::{Header, Join, Kind, Pending, RefuseReason, Refused};
+use crate::aggregator::Endpoint;
+use crate::wire::{Header, Join, Kind, RefuseReason, Refused};
 use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -196,10 +196,7 @@ impl JobState {
         random: &mut impl FnMut() -> u32,
     ) -> Vec<Action> {
         let worker = header.worker;
-        let pending = |state: &JobState| {
-            let body = Pending { joined: state.joined_workers() }.to_bytes();
-            packet(from, &state.header(Kind::Pending, worker, header.cookie), &body)
-        };
+        let pending = |state: &JobState| state.pending(from, worker, header.cookie, state.joined_workers());
         if self.peers.iter().any(Option::is_none) {
             let mut actions = vec![pending(self)];
             actions.extend(self.notices(worker));
@@ -228,14 +225,6 @@ impl JobState {
             return self.join_root(now, worker, from, claim.unwrap_or(Cookie(0)));
         }
         let session = claim.unwrap_or_else(|| fresh(self.job.config.cookie, random));
-        self.session = Some(session);
-        self.ended = None;
-        let config = JobConfig { cookie: session, ..self.job.config.clone() };
-        let endpoints = (0u8..).map(WorkerId).zip(members.iter().map(|m| Endpoint::udp(m.addr))).collect();
-        let mut actions = vec![Action::Install(config, endpoints)];
-        for (worker, member) in (0u8..).map(WorkerId).zip(&members) {
-            actions.push(self.welcome(worker, session, member));
-        }
-        actions
+        self.start(session)
     }
 }

@@ -1,10 +1,11 @@
-//! A job as the registry keeps it: who is here, and what they are told.
+//! A job as the registry keeps it: its members, the session that runs, and the packets that it sends them.
 
 use super::action::Action;
 use super::peer::{Claim, Peer};
+use super::rack::Uplink;
 use super::seating::Seating;
 use super::static_job::StaticJob;
-use super::uplink::Uplink;
+use crate::aggregator::{Endpoint, JobConfig, Level};
 use crate::wire::{Ask, HEADER_LEN, Header, Join, Kind, Pending, RefuseReason, Refused, Welcome};
 use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
@@ -13,20 +14,21 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct JobState {
     pub(super) job: StaticJob,
-    /// By which policy it has members, and what that policy knows of them.
+    /// The policy by which it has members, and what that policy knows of them.
     pub(super) seating: Seating,
     /// Cookie of the session that runs.
     pub(super) session: Option<Cookie>,
-    /// By seat, who is here.
+    /// The worker in each seat.
     pub(super) peers: Vec<Option<Peer>>,
-    /// By worker, the nonce of the incarnation that was replaced last, and when.
+    /// For each seat, the nonce of the incarnation that was replaced last, and when.
     pub(super) replaced: Vec<Option<(u64, Duration)>>,
-    /// The session that a worker's restart has ended, and the members that are to be told.
+    /// The session that a worker's restart has ended.
     pub(super) ended: Option<Ended>,
     /// The session that all have left.
     pub(super) left: Option<Cookie>,
 }
 
+/// A session that has ended, and its members that have not joined anew.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) session: Cookie,
@@ -43,12 +45,11 @@ impl JobState {
         self.peers[place] = Some(arrival);
     }
 
-    /// P24: ends the session because of this worker.
+    /// Ends the session because of this worker (P24 incarnations).
     pub(super) fn end(&mut self, session: Cookie, because_of: WorkerId) {
-        let members = (0u8..).map(WorkerId).zip(&mut self.peers);
-        let members = members.filter_map(|(worker, member)| Some((worker, member.take()?)));
-        let members = members.filter(|(worker, gone)| *worker != because_of && !gone.left);
-        let members = members.map(|(worker, gone)| (worker, gone.addr)).collect();
+        let members = self.members().filter(|(worker, member)| *worker != because_of && !member.left);
+        let members = members.map(|(worker, member)| (worker, member.addr)).collect();
+        self.peers.fill(None);
         self.ended = Some(Ended { session, because_of, members });
         self.session = None;
     }
@@ -75,7 +76,7 @@ impl JobState {
     ) -> Action {
         let here = self.members().filter(|(_, member)| !member.left);
         let joined = here.map(|(worker, _)| worker.bit()).sum::<u64>() & !absent;
-        packet(addr, &self.header(Kind::Pending, to, session), &Pending { joined }.to_bytes())
+        self.pending(addr, to, session, joined)
     }
 
     /// P25: PENDING to the members that have not left, so that they do not wait for those that have, nor for
@@ -83,6 +84,40 @@ impl JobState {
     pub(super) fn absence_notices(&self, session: Cookie, absent: u64) -> impl Iterator<Item = Action> {
         let here = self.members().filter(move |(worker, member)| !member.left && absent & worker.bit() == 0);
         here.map(move |(worker, member)| self.pending_members(worker, member.addr, session, absent))
+    }
+
+    /// PENDING with this bitmap.
+    pub(super) fn pending(&self, to: SocketAddr, worker: WorkerId, cookie: Cookie, joined: u64) -> Action {
+        packet(to, &self.header(Kind::Pending, worker, cookie), &Pending { joined }.to_bytes())
+    }
+
+    /// Begins or resumes the session of this cookie: installs it with all who are here, and welcomes them.
+    pub(super) fn start(&mut self, session: Cookie) -> Vec<Action> {
+        self.session = Some(session);
+        self.ended = None;
+        let mut config = JobConfig { cookie: session, ..self.job.config.clone() };
+        if let (Level::Rack { ports, .. }, Some(uplink)) = (&mut config.level, self.seating.uplink()) {
+            *ports = uplink.root.welcome.shards;
+        }
+        let members = self.members().map(|(worker, member)| (worker, Endpoint::udp(member.addr))).collect();
+        let welcomes = self.members().map(|(worker, member)| self.welcome(worker, session, member));
+        [Action::Install(config, members)].into_iter().chain(welcomes).collect()
+    }
+
+    /// All members have left the session: BYE to all (P25 LEAVE).
+    pub(super) fn close(&mut self) -> Vec<Action> {
+        if let Some(uplink) = self.seating.uplink_mut() {
+            uplink.forget();
+        }
+        let Some(session) = self.session.take() else { return Vec::new() };
+        let bye = |(worker, member): (WorkerId, &Peer)| {
+            packet(member.addr, &self.header(Kind::Bye, worker, session), &[])
+        };
+        let actions =
+            [Action::Remove(self.job.config.job)].into_iter().chain(self.members().map(bye)).collect();
+        self.left = Some(session);
+        self.peers.fill(None);
+        actions
     }
 
     /// REFUSED(re-forming) to a worker that believes in `session`.
@@ -100,8 +135,7 @@ impl JobState {
 
     /// P24: members that claim a session which cannot go on must join anew; the others stay.
     pub(super) fn turn_away_claims(&mut self) -> Vec<Action> {
-        let mut workers = (0u8..).map(WorkerId).zip(&self.peers);
-        let new = workers.find(|(_, p)| p.is_some_and(|p| p.session == Cookie(0)));
+        let new = self.members().find(|(_, member)| member.session == Cookie(0));
         let because_of = new.map_or(WorkerId::NONE, |(worker, _)| worker);
         let mut actions = Vec::new();
         self.ended = None;

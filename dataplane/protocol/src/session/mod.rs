@@ -6,7 +6,6 @@
 //! each makes of an event.
 
 mod action;
-mod claims;
 mod fixed;
 mod follower;
 mod guesses;
@@ -18,7 +17,6 @@ mod rack;
 mod registry;
 mod seating;
 mod static_job;
-mod uplink;
 
 pub use action::Action;
 pub use joiner::{JoinError, JoinEvent, Joiner};

@@ -4,9 +4,8 @@ use super::action::Action;
 use super::job::{JobState, packet};
 use super::joiner::{JoinError, JoinEvent, Joiner};
 use super::peer::Peer;
-use super::uplink::Uplink;
-use crate::aggregator::{Endpoint, JobConfig, Level};
-use crate::wire::{Change, FLAG_ROOT, Header, Join, Kind, Pending, RefuseReason, Refused, Welcome, finalize};
+use super::static_job::Root;
+use crate::wire::{Change, FLAG_ROOT, Header, Join, Kind, Pending, RefuseReason, Refused, Welcome, digest};
 use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,9 +13,66 @@ use std::time::Duration;
 /// The time between two packets that tell the root that a session is over.
 const ENDING_RETRY: Duration = Duration::from_millis(200);
 
+/// How often the root is told that a session is over.
+const ENDINGS: u8 = 15;
+
+/// What a rack does towards its root.
+#[derive(Debug)]
+pub(super) struct Uplink {
+    pub root: Root,
+    /// From when all members are here until the session is over.
+    pub joiner: Option<(u64, Joiner)>,
+    /// Racks that have joined, as the root has said.
+    pub joined: u64,
+    /// How much may be outstanding at the root, as it has said (P41); 0 for no bound.
+    pub credit: u32,
+    /// The JOIN that ends the session, how many more times it is sent to the root without an answer, and when
+    /// next.
+    pub ending: Option<(Vec<u8>, u8, Duration)>,
+}
+
+impl Uplink {
+    /// Whether the root tells marks, as it has said last.
+    pub fn tells_marks(&self) -> bool {
+        self.root.welcome.marks
+    }
+
+    pub fn new(root: Root) -> Uplink {
+        Uplink { root, joiner: None, joined: 0, credit: 0, ending: None }
+    }
+
+    /// The smaller of a rack's credit and its root's, since the root gets a sum of the rack for each slot
+    /// that its members have outstanding.
+    pub fn credit(&self, own: u32) -> u32 {
+        if own == 0 || self.credit == 0 { own.max(self.credit) } else { own.min(self.credit) }
+    }
+
+    /// A member may have lost its root: so may this rack.
+    pub fn resume(&mut self, now: Duration) {
+        if let Some((_, joiner)) = &mut self.joiner {
+            joiner.resume(now);
+        }
+    }
+
+    /// The session is over because of a member: the root will be told.
+    pub fn end(&mut self, now: Duration) {
+        let mut buffer = [0; 128];
+        if let Some((_, joiner)) = self.joiner.take() {
+            self.ending = Some((joiner.write_ending(&mut buffer).to_vec(), ENDINGS, now));
+        }
+        self.forget();
+    }
+
+    /// The session is over.
+    pub fn forget(&mut self) {
+        self.joiner = None;
+        self.joined = 0;
+    }
+}
+
 /// The rack's nonce: it stays the same, even if the rack restarts, as long as no member restarts.
 fn nonce(members: &[Peer]) -> u64 {
-    members.iter().fold(0, |hash, member| finalize(hash ^ member.nonce).wrapping_add(1))
+    digest(members.iter().map(|member| member.nonce))
 }
 
 impl JobState {
@@ -137,16 +193,7 @@ impl JobState {
         if self.session == Some(says.session) || members.len() != self.peers.len() || !same {
             return Vec::new();
         }
-        self.session = Some(says.session);
-        self.ended = None;
-        let mut config = JobConfig { cookie: says.session, ..self.job.config.clone() };
-        if let Level::Rack { ports, .. } = &mut config.level {
-            *ports = says.shards;
-        }
-        let endpoints = (0u8..).map(WorkerId).zip(members.iter().map(|m| Endpoint::udp(m.addr))).collect();
-        let welcomes =
-            (0u8..).map(WorkerId).zip(&members).map(|(worker, m)| self.welcome(worker, says.session, m));
-        [Action::Install(config, endpoints)].into_iter().chain(welcomes).collect()
+        self.start(says.session)
     }
 
     /// The root's session is over, and so is this one; workers that claim it are turned away.
@@ -191,20 +238,6 @@ impl JobState {
         refused.collect()
     }
 
-    /// All members have left, and so has the rack: BYE to all.
-    fn close(&mut self) -> Vec<Action> {
-        if let Some(uplink) = self.seating.uplink_mut() {
-            uplink.forget();
-        }
-        let Some(session) = self.session.take() else { return Vec::new() };
-        let members = (0u8..).map(WorkerId).zip(self.peers.iter().flatten());
-        let byes = members.map(|(worker, m)| packet(m.addr, &self.header(Kind::Bye, worker, session), &[]));
-        let actions = [Action::Remove(self.job.config.job)].into_iter().chain(byes).collect();
-        self.left = Some(session);
-        self.peers.fill(None);
-        actions
-    }
-
     /// All members have left: the rack leaves its root before they get BYE. Returns whether it can.
     pub(super) fn leave_root(&mut self, now: Duration) -> bool {
         let Some(Uplink { joiner: Some((_, joiner)), .. }) = self.seating.uplink_mut() else { return false };
@@ -223,8 +256,7 @@ impl JobState {
             actions.push(Action::Remove(self.job.config.job));
             actions.extend(self.notices(worker));
         }
-        let body = Pending { joined: self.joined_workers() }.to_bytes();
-        actions.push(packet(from, &self.header(Kind::Pending, worker, self.job.config.cookie), &body));
+        actions.push(self.pending(from, worker, self.job.config.cookie, self.joined_workers()));
         actions
     }
 }

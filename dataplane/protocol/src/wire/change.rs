@@ -1,113 +1,62 @@
 //! In what two WELCOMEs differ.
 
 use super::Welcome;
-use super::norm::finalize;
+use super::tables::{ROW_LEN, Row};
 use crate::Policy;
 use std::fmt;
-
-/// What a WELCOME says that must be equal for a session to go on (P24).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "named as in Welcome")]
-pub enum Field {
-    Workers,
-    Quorum,
-    Lane,
-    Policy,
-    Deadline,
-    DataSlots,
-    NormSlots,
-    Shards,
-    Shares,
-    Bits,
-    Width,
-    Granularity,
-    Fraction,
-    Threshold,
-    Values,
-    Table,
-    Seed,
-    Block,
-    Features,
-    Tables,
-    Racks,
-    AllWorkers,
-    AllQuorum,
-    RackNumber,
-    RackSizes,
-}
-
-impl fmt::Display for Field {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Field::Workers => "workers",
-            Field::Quorum => "quorum",
-            Field::Lane => "lane",
-            Field::Policy => "policy",
-            Field::Deadline => "deadline",
-            Field::DataSlots => "data slots",
-            Field::NormSlots => "norm slots",
-            Field::Shards => "shards",
-            Field::Shares => "shares",
-            Field::Bits => "bits",
-            Field::Width => "bits per index",
-            Field::Granularity => "granularity",
-            Field::Fraction => "fraction",
-            Field::Threshold => "t_p",
-            Field::Values => "table values",
-            Field::Table => "table id",
-            Field::Seed => "seed",
-            Field::Block => "block size",
-            Field::Features => "features",
-            Field::Tables => "further tables",
-            Field::Racks => "racks",
-            Field::AllWorkers => "workers of all racks",
-            Field::AllQuorum => "quorum of all racks",
-            Field::RackNumber => "number of the rack",
-            Field::RackSizes => "sizes of racks",
-        })
-    }
-}
 
 /// How a job differs from its earlier form: the first field that differs, and how many more do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The first field that differs.
-    pub field: Field,
-    /// The old value: the number, µs for a deadline, the bits of a fraction, and 0 where a number says
-    /// nothing.
-    pub was: u64,
-    /// What it is.
-    pub is: u64,
-    /// How many other fields differ.
+    /// The first field that differs, in words.
+    pub field: &'static str,
+    was: Value,
+    is: Value,
+    /// Number of other fields that differ.
     pub others: u8,
 }
 
+/// A field's value, as a message shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value {
+    Number(u64),
+    /// f64 bits.
+    Real(u64),
+    Policy(Policy),
+    Micros(u64),
+    /// Values of which a message says only that they differ: `true` where they do.
+    Whole(bool),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Number(number) => number.fmt(f),
+            Value::Real(bits) => f64::from_bits(*bits).fmt(f),
+            Value::Policy(Policy::Reliable) => f.write_str("reliable"),
+            Value::Policy(Policy::BestEffort) => f.write_str("best-effort"),
+            Value::Micros(micros) => write!(f, "{micros} µs"),
+            Value::Whole(_) => f.write_str("other"),
+        }
+    }
+}
+
 impl Change {
-    /// How `is` differs from `was`; `None` if a session of the one may go on as one of the other.
+    /// How `is` differs from `was`; `None` if a session of the one may go on as one of the other (P24).
     #[must_use]
     pub fn compare(was: &Welcome, is: &Welcome) -> Option<Change> {
-        let both = fields(was).into_iter().zip(fields(is));
-        let mut differ = both.filter(|(a, b)| a.1 != b.1);
-        let (before, after) = differ.next()?;
-        Some(Change { field: before.0, was: before.1, is: after.1, others: differ.count() as u8 })
+        let all = fields(was, is);
+        let mut differ = all.into_iter().filter(|(_, was, is)| was != is);
+        let (field, was, is) = differ.next()?;
+        Some(Change { field, was, is, others: differ.count() as u8 })
     }
 }
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Change { field, was, is, others } = *self;
-        match field {
-            Field::Values | Field::Seed | Field::Shares | Field::Tables | Field::RackSizes => {
-                write!(f, "other {field}")?;
-            }
-            Field::Fraction | Field::Threshold => {
-                write!(f, "{field} {} instead of {}", f64::from_bits(is), f64::from_bits(was))?;
-            }
-            Field::Policy => {
-                let name = |code| if code == 0 { "reliable" } else { "best-effort" };
-                write!(f, "{field} {} instead of {}", name(is), name(was))?;
-            }
-            Field::Deadline => write!(f, "{field} {is} µs instead of {was} µs")?,
+        let Change { field, was, is, others } = self;
+        match is {
+            Value::Whole(_) => write!(f, "other {field}")?,
             _ => write!(f, "{field} {is} instead of {was}")?,
         }
         match others {
@@ -118,36 +67,47 @@ impl fmt::Display for Change {
     }
 }
 
-/// What an operator chooses comes first, what follows from it later.
-fn fields(w: &Welcome) -> [(Field, u64); 25] {
-    let table = w.tables.first();
-    let of_racks = |value: fn(&super::Rack) -> u64| w.rack.as_ref().map_or(0, value);
-    let half = |from: usize| u64::from_be_bytes(super::bytes(&table.values, from));
+/// The further tables as WELCOME has them, so that a t_p that is no number is equal to itself.
+fn rows(w: &Welcome) -> impl Iterator<Item = [u8; ROW_LEN]> {
+    w.tables[1..].iter().map(|table| Row::new(table).to_bytes())
+}
+
+/// Every field that must be equal for a session to go on (P24), with its two values. What an operator chooses comes first,
+/// what follows from it later.
+fn fields(was: &Welcome, is: &Welcome) -> [(&'static str, Value, Value); 25] {
+    let both = |field, value: &dyn Fn(&Welcome) -> Value| (field, value(was), value(is));
+    let number = |field, value: fn(&Welcome) -> u64| both(field, &|w| Value::Number(value(w)));
+    let real = |field, value: fn(&Welcome) -> f64| both(field, &|w| Value::Real(value(w).to_bits()));
+    let whole = |field, same: bool| (field, Value::Whole(false), Value::Whole(!same));
+    let of_racks = |field, value: fn(&super::Rack) -> u64| {
+        both(field, &|w| Value::Number(w.rack.as_ref().map_or(0, value)))
+    };
+    let layout = |w: &Welcome| w.rack.map(|rack| rack.layout);
     [
-        (Field::Workers, w.workers.into()),
-        (Field::Quorum, w.quorum.into()),
-        (Field::Lane, table.form.sums().into()),
-        (Field::Policy, u64::from(w.policy == Policy::BestEffort)),
-        (Field::Deadline, w.deadline.as_micros() as u64),
-        (Field::DataSlots, w.data_slots.into()),
-        (Field::NormSlots, w.norm_slots.into()),
-        (Field::Shards, w.shards.into()),
-        (Field::Shares, w.shares.digest()),
-        (Field::Bits, table.bits.into()),
-        (Field::Width, table.form.width().into()),
-        (Field::Granularity, table.granularity.into()),
-        (Field::Fraction, table.fraction.to_bits()),
-        (Field::Threshold, table.t_p.to_bits()),
-        (Field::Values, finalize(half(0)) ^ half(8)),
-        (Field::Table, table.id.0.into()),
-        (Field::Seed, w.job_seed),
-        (Field::Block, w.block.into()),
-        (Field::Features, w.features.into()),
-        (Field::Tables, w.tables.digest_rest()),
-        (Field::Racks, of_racks(|rack| rack.racks.into())),
-        (Field::AllWorkers, of_racks(|rack| rack.workers.into())),
-        (Field::AllQuorum, of_racks(|rack| rack.quorum.into())),
-        (Field::RackNumber, of_racks(|rack| u64::from(rack.rack.0) << 16 | u64::from(rack.first.0))),
-        (Field::RackSizes, of_racks(|rack| rack.layout)),
+        number("workers", |w| w.workers.into()),
+        number("quorum", |w| w.quorum.into()),
+        number("lane", |w| w.tables.first().form.sums().into()),
+        both("policy", &|w| Value::Policy(w.policy)),
+        both("deadline", &|w| Value::Micros(w.deadline.as_micros() as u64)),
+        number("data slots", |w| w.data_slots.into()),
+        number("norm slots", |w| w.norm_slots.into()),
+        number("shards", |w| w.shards.into()),
+        whole("shares", was.shares == is.shares),
+        number("bits", |w| w.tables.first().bits.into()),
+        number("bits per index", |w| w.tables.first().form.width().into()),
+        number("granularity", |w| w.tables.first().granularity.into()),
+        real("fraction", |w| w.tables.first().fraction),
+        real("t_p", |w| w.tables.first().t_p),
+        whole("table values", was.tables.first().values == is.tables.first().values),
+        number("table id", |w| w.tables.first().id.0.into()),
+        whole("seed", was.job_seed == is.job_seed),
+        number("block size", |w| w.block.into()),
+        number("features", |w| w.features.into()),
+        whole("further tables", rows(was).eq(rows(is))),
+        of_racks("racks", |rack| rack.racks.into()),
+        of_racks("workers of all racks", |rack| rack.workers.into()),
+        of_racks("quorum of all racks", |rack| rack.quorum.into()),
+        of_racks("number of the rack", |rack| u64::from(rack.rack.0) << 16 | u64::from(rack.first.0)),
+        whole("sizes of racks", layout(was) == layout(is)),
     ]
 }

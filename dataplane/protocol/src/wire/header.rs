@@ -1,6 +1,7 @@
 //! The 20 bytes in front of every packet (P1).
 
-use super::{Kind, put, u16_at, u32_at};
+use super::Kind;
+use super::layout::Value;
 use crate::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 
 /// Length of the header in bytes.
@@ -55,6 +56,14 @@ pub enum HeaderError {
     Kind(u8),
 }
 
+fn u16_at(head: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([head[at], head[at + 1]])
+}
+
+fn u32_at(head: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+}
+
 impl Header {
     /// A header without flags, table, round, slot or count: what a packet of a session or of a NORM carries.
     #[inline]
@@ -80,7 +89,7 @@ impl Header {
     /// [`HeaderError`], in the order of P7.
     #[inline]
     pub fn parse(packet: &[u8]) -> Result<(Header, &[u8]), HeaderError> {
-        let Some((head, payload)) = packet.split_at_checked(HEADER_LEN) else {
+        let Some((head, payload)) = packet.split_first_chunk::<HEADER_LEN>() else {
             return Err(HeaderError::Short(packet.len()));
         };
         if head[0] != VERSION {
@@ -148,18 +157,15 @@ impl Header {
     #[inline]
     pub fn emit(&self, to: &mut [u8]) {
         let head = &mut to[..HEADER_LEN];
-        head[0] = VERSION;
-        head[1] = self.kind as u8;
-        head[2] = self.flags;
-        head[3] = self.num_workers;
-        put(head, 4, &self.job.0.to_be_bytes());
+        head[..4].copy_from_slice(&[VERSION, self.kind as u8, self.flags, self.num_workers]);
+        head[4..6].copy_from_slice(&self.job.0.to_be_bytes());
         head[6] = self.worker.0;
         head[7] = self.table.0;
-        put(head, 8, &self.cookie.0.to_be_bytes());
-        put(head, 12, &self.round.0.to_be_bytes());
-        put(head, 16, &self.slot.0.to_be_bytes());
+        self.cookie.write(&mut head[8..]);
+        self.round.write(&mut head[12..]);
+        head[16..18].copy_from_slice(&self.slot.0.to_be_bytes());
         // The one number whose upper byte comes second: P1.
-        put(head, 18, &self.count.to_le_bytes());
+        head[18..20].copy_from_slice(&self.count.to_le_bytes());
     }
 
     /// Whether a packet that has been written is DATA or RAW.

@@ -1,60 +1,50 @@
 //! The kind byte (P2).
 
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $name:ident = $value:literal),* $(,)?) => {
-        /// What a packet is.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Kind { $($(#[$doc])* $name = $value),* }
+use super::layout::codes;
+use super::{
+    ASK_LEN, Form, JOIN_LEN, LEAVE_LEN, MISMATCH_LEN, NORM_LEN, NUDGE_LEN, PENDING_LEN, RAW_LEN, REFUSED_LEN,
+    STRAGGLER_LEN, WELCOME_LEN,
+};
 
-        impl Kind {
-            /// Every kind, in the order of its byte.
-            pub const ALL: &'static [Kind] = &[$(Kind::$name),*];
-
-            /// The kind of a kind byte.
-            #[must_use]
-            pub const fn from_byte(byte: u8) -> Option<Kind> {
-                match byte { $($value => Some(Kind::$name),)* _ => None }
-            }
-        }
-    };
-}
-
-kinds! {
-    /// A partition's norm, up.
-    Norm = 0x01,
-    /// Packed table indices, up.
-    Data = 0x02,
-    /// 32-bit integers, up.
-    Raw = 0x03,
-    /// The maximum of a norm slot, down.
-    NormResult = 0x11,
-    /// Summed table values, down.
-    Result = 0x12,
-    /// Summed integers, down.
-    RawResult = 0x13,
-    /// "Your round is over", down.
-    Straggler = 0x14,
-    /// "You have called different all-reduces", down.
-    Mismatch = 0x15,
-    /// "Somebody still waits for this slot", down.
-    Nudge = 0x16,
-    /// A worker introduces itself, up, control.
-    Join = 0x21,
-    /// A worker is done, up, control.
-    Leave = 0x22,
-    /// The session's parameters, down, control.
-    Welcome = 0x31,
-    /// Not all are here yet, down, control.
-    Pending = 0x32,
-    /// The worker cannot join, down, control.
-    Refused = 0x33,
-    /// All have left, down, control.
-    Bye = 0x34,
-    /// How the job is configured, down, control.
-    Description = 0x35,
-    /// "Are you still there?", down, control.
-    Ask = 0x36,
+codes! {
+    /// What a packet is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Kind {
+        /// A partition's norm, up.
+        Norm = 0x01,
+        /// Packed table indices, up.
+        Data = 0x02,
+        /// 32-bit integers, up.
+        Raw = 0x03,
+        /// The maximum of a norm slot, down.
+        NormResult = 0x11,
+        /// Summed table values, down.
+        Result = 0x12,
+        /// Summed integers, down.
+        RawResult = 0x13,
+        /// "Your round is over", down.
+        Straggler = 0x14,
+        /// "You have called different all-reduces", down.
+        Mismatch = 0x15,
+        /// "Somebody still waits for this slot", down.
+        Nudge = 0x16,
+        /// A worker introduces itself, up, control.
+        Join = 0x21,
+        /// A worker is done, up, control.
+        Leave = 0x22,
+        /// The session's parameters, down, control.
+        Welcome = 0x31,
+        /// Not all are here yet, down, control.
+        Pending = 0x32,
+        /// The worker cannot join, down, control.
+        Refused = 0x33,
+        /// All have left, down, control.
+        Bye = 0x34,
+        /// How the job is configured, down, control.
+        Description = 0x35,
+        /// "Are you still there?", down, control.
+        Ask = 0x36,
+    }
 }
 
 impl Kind {
@@ -73,6 +63,29 @@ impl Kind {
             Kind::Data => Some(Kind::Result),
             Kind::Raw => Some(Kind::RawResult),
             _ => None,
+        }
+    }
+
+    /// Length of the payload in bytes: of DATA and RESULT in this form; of WELCOME and DESCRIPTION without
+    /// the lists at their end.
+    #[inline]
+    #[must_use]
+    pub const fn payload_len(self, form: Form) -> usize {
+        match self {
+            Kind::Norm | Kind::NormResult => NORM_LEN,
+            Kind::Data => form.data_len(),
+            Kind::Raw | Kind::RawResult => RAW_LEN,
+            Kind::Result => form.result_len(),
+            Kind::Straggler => STRAGGLER_LEN,
+            Kind::Mismatch => MISMATCH_LEN,
+            Kind::Nudge => NUDGE_LEN,
+            Kind::Join => JOIN_LEN,
+            Kind::Leave => LEAVE_LEN,
+            Kind::Welcome | Kind::Description => WELCOME_LEN,
+            Kind::Pending => PENDING_LEN,
+            Kind::Refused => REFUSED_LEN,
+            Kind::Bye => 0,
+            Kind::Ask => ASK_LEN,
         }
     }
 }

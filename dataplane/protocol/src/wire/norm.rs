@@ -1,10 +1,7 @@
 //! Payload of NORM and NORM_RESULT (P3).
 
-use super::{bytes, put, u16_at, u32_at};
+use super::layout::payload;
 use crate::{Rank, TableId};
-
-/// Length in bytes.
-pub const NORM_LEN: usize = 20;
 
 /// How the coordinates of an all-reduce travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -37,28 +34,30 @@ impl Choice {
     }
 }
 
-/// A partition's norm, and which all-reduce it belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Norm {
-    /// Hash of what all workers must agree on, which [`Norm::with_tag`] gives.
-    pub tag: u32,
-    /// f32 bits of a norm, or the NaN of P19; [`Norm::is_value`] says which patterns there are.
-    pub value: u32,
-    /// Coordinates of the tensor from the partition's first one on: in the first NORM those of the whole
-    /// all-reduce.
-    pub length: u32,
-    /// Its number in the session, modulo 2^16.
-    pub call: u16,
-    /// Its lookup table.
-    pub table: TableId,
-    /// How its coordinates travel, as on the wire.
-    pub mode: u8,
-    /// The caller's name for the tensor.
-    pub key: u32,
+payload! {
+    /// A partition's norm, and which all-reduce it belongs to.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Norm[NORM_LEN = 20] {
+        /// Hash of what all workers must agree on, which [`Norm::with_tag`] gives.
+        0 tag: u32,
+        /// f32 bits of a norm, or the NaN of P19; [`Norm::is_value`] says which patterns there are.
+        4 value: u32,
+        /// Coordinates of the tensor from the partition's first one on: in the first NORM those of the whole
+        /// all-reduce.
+        8 length: u32,
+        /// Its number in the session, modulo 2^16.
+        12 call: u16,
+        /// Its lookup table.
+        14 table: TableId,
+        /// How its coordinates travel, as on the wire.
+        15 mode: u8,
+        /// The caller's name for the tensor.
+        16 key: u32,
+    }
 }
 
 impl Norm {
-    /// The same with its tag (P3), a hash of all fields except the value and of the tensor's number of
+    /// This NORM with its tag (P3), a hash of all fields except the value and of the tensor's number of
     /// partitions. That number is only in the tag, so what an aggregator compares also shows how the workers
     /// have cut the tensor.
     #[must_use]
@@ -98,41 +97,11 @@ impl Norm {
         }
     }
 
-    /// Reads a payload.
-    #[inline]
-    #[must_use]
-    pub fn parse(payload: &[u8]) -> Option<Norm> {
-        let p: &[u8; NORM_LEN] = payload.try_into().ok()?;
-        Some(Norm {
-            tag: u32_at(p, 0),
-            value: u32_at(p, 4),
-            length: u32_at(p, 8),
-            call: u16_at(p, 12),
-            table: TableId(p[14]),
-            mode: p[15],
-            key: u32_at(p, 16),
-        })
-    }
-
     /// The tag a payload carries.
     #[inline]
     #[must_use]
     pub fn tag_of(payload: &[u8; NORM_LEN]) -> u32 {
-        u32::from_be_bytes(bytes(payload, 0))
-    }
-
-    /// The payload.
-    #[must_use]
-    pub fn to_bytes(&self) -> [u8; NORM_LEN] {
-        let mut out = [0; NORM_LEN];
-        put(&mut out, 0, &self.tag.to_be_bytes());
-        put(&mut out, 4, &self.value.to_be_bytes());
-        put(&mut out, 8, &self.length.to_be_bytes());
-        put(&mut out, 12, &self.call.to_be_bytes());
-        out[14] = self.table.0;
-        out[15] = self.mode;
-        put(&mut out, 16, &self.key.to_be_bytes());
-        out
+        u32::from_be_bytes([payload[0], payload[1], payload[2], payload[3]])
     }
 }
 
@@ -141,4 +110,9 @@ pub(crate) fn finalize(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
+}
+
+/// The digest of some words: h ← 0, then h ← mix(h ⊕ word) + 1 for each (P23, P38).
+pub(crate) fn digest(words: impl IntoIterator<Item = u64>) -> u64 {
+    words.into_iter().fold(0, |hash, word| finalize(hash ^ word).wrapping_add(1))
 }

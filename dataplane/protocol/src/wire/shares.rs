@@ -1,6 +1,6 @@
 //! The list of shares behind a WELCOME's fixed part (P21, P23).
 
-use super::{bytes, put, u16_at};
+use super::layout::Value;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
@@ -21,55 +21,24 @@ pub struct Shares {
 
 /// Why addresses are no list of shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name them")]
 pub enum SharesError {
-    /// One share, or too many.
     #[error(
         "{count} shares of {shards} ports each: name 2 shares or more, with at most {MAX_SHARES} ports together"
     )]
-    Count {
-        /// How many.
-        count: usize,
-        /// Ports of each.
-        shards: u8,
-    },
-    /// An address that no server has.
+    Count { count: usize, shards: u8 },
     #[error(
         "share {share} is at {at}, which is not a server's address: give an address of its host, and a port"
     )]
-    Address {
-        /// The share.
-        share: usize,
-        /// Its address.
-        at: SocketAddr,
-    },
-    /// Some have IPv4 addresses, others IPv6 addresses: one list has rows of one kind.
+    Address { share: usize, at: SocketAddr },
     #[error(
         "share {share} is at {at}, and share 0 at {first_at}: give all shares IPv4 addresses, or all of them IPv6 addresses"
     )]
-    Mixed {
-        /// A share.
-        share: usize,
-        /// Its address.
-        at: SocketAddr,
-        /// The address of the first.
-        first_at: SocketAddr,
-    },
-    /// Two shares in one place.
+    Mixed { share: usize, at: SocketAddr, first_at: SocketAddr },
     #[error(
         "shares {first} and {second} overlap: {first_at} and {second_at}, each with {shards} ports in a row"
     )]
-    Overlap {
-        /// A share.
-        first: usize,
-        /// Another.
-        second: usize,
-        /// Where the first is.
-        first_at: SocketAddr,
-        /// Where the second is.
-        second_at: SocketAddr,
-        /// Ports of each.
-        shards: u8,
-    },
+    Overlap { first: usize, second: usize, first_at: SocketAddr, second_at: SocketAddr, shards: u8 },
 }
 
 impl Shares {
@@ -161,39 +130,28 @@ impl Shares {
         if count == 0 {
             return Ok(Shares::NONE);
         }
-        let v4 = |row: &[u8]| SocketAddr::from((bytes::<4>(row, 0), u16_at(row, 4)));
-        let v6 = |row: &[u8]| SocketAddr::from((bytes::<16>(row, 0), u16_at(row, 16)));
-        let at: Vec<_> = match features & FEATURE_IPV6 {
-            0 => list.chunks_exact(ROW_LEN).map(v4).collect(),
-            _ => list.chunks_exact(ROW_LEN_V6).map(v6).collect(),
+        let v4 = |row: &[u8]| Some((<[u8; 4]>::read(row)?, u16::read(&row[4..])?).into());
+        let v6 = |row: &[u8]| Some((<[u8; 16]>::read(row)?, u16::read(&row[16..])?).into());
+        // Bytes that fill the last word are no row.
+        let at: Vec<SocketAddr> = match features & FEATURE_IPV6 {
+            0 => list.chunks_exact(ROW_LEN).take(count).filter_map(v4).collect(),
+            _ => list.chunks_exact(ROW_LEN_V6).take(count).filter_map(v6).collect(),
         };
-        // What fills the last word is no row, whatever it is.
-        Shares::new(at.get(..count).unwrap_or(&at), shards)
+        Shares::new(&at, shards)
     }
 
-    /// Writes the list.
-    pub(super) fn emit(&self, list: &mut [u8]) {
-        let mut at = 0;
+    /// Appends the list.
+    pub(super) fn append_to(&self, out: &mut Vec<u8>) {
+        let end = out.len() + Shares::len_of_list(self.as_slice().len(), self.features());
         for share in self.as_slice() {
-            let (address, pad): (&[u8], usize) = match share.ip() {
-                IpAddr::V4(ip) => (&ip.octets(), 2),
-                IpAddr::V6(ip) => (&ip.octets(), 0),
-            };
-            put(list, at, address);
-            put(list, at + address.len(), &share.port().to_be_bytes());
-            at += address.len() + 2 + pad;
+            match share.ip() {
+                IpAddr::V4(ip) => out.extend(ip.octets()),
+                IpAddr::V6(ip) => out.extend(ip.octets()),
+            }
+            out.extend(share.port().to_be_bytes());
+            out.extend(if share.is_ipv4() { &[0; 2][..] } else { &[] });
         }
-    }
-
-    /// What two lists differ in, as a number; 0 for none.
-    pub(super) fn digest(&self) -> u64 {
-        self.as_slice().iter().fold(0, |hash, at| {
-            let ip = match at.ip() {
-                IpAddr::V4(ip) => u64::from(ip.to_bits()),
-                IpAddr::V6(ip) => ip.to_bits() as u64 ^ super::norm::finalize((ip.to_bits() >> 64) as u64),
-            };
-            super::norm::finalize(hash ^ ip.rotate_left(16) ^ u64::from(at.port())).wrapping_add(1)
-        })
+        out.resize(end, 0);
     }
 }
 

@@ -1,17 +1,15 @@
 //! The lookup tables of a job, as WELCOME lists them (P6, P23).
 
-use super::norm::finalize;
-use super::{Form, put, u64_at};
+use super::layout::payload;
+use super::{Form, WelcomeError};
 use crate::TableId;
 use std::fmt;
 use std::ops::Deref;
 
 /// Most tables of a job.
 pub const MAX_TABLES: usize = 16;
-/// Bytes of a row behind WELCOME's fixed part.
-pub(super) const TABLE_LEN: usize = 40;
 
-/// A lookup table, and how what it stands for travels.
+/// A lookup table, and the form of the packets that carry its indices and sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Table {
     /// Its number, from 1 on; 0 is RAW's.
@@ -30,14 +28,30 @@ pub struct Table {
     pub values: [u8; 16],
 }
 
-impl Table {
-    fn emit(&self, row: &mut [u8]) {
-        row[..4].copy_from_slice(&[self.id.0, self.bits, self.form.width(), self.form.sums()]);
-        put(row, 4, &self.granularity.to_be_bytes());
-        put(row, 6, &[0; 2]);
-        put(row, 8, &self.fraction.to_bits().to_be_bytes());
-        put(row, 16, &self.t_p.to_bits().to_be_bytes());
-        put(row, 24, &self.values);
+payload! {
+    /// A row of WELCOME's list of tables.
+    pub(super) struct Row[ROW_LEN = 40] {
+        0 id: TableId,
+        1 bits: u8,
+        2 width: u8,
+        3 lane: u8,
+        4 granularity: u16,
+        8 fraction: f64,
+        16 t_p: f64,
+        24 values: [u8; 16],
+    }
+}
+
+impl Row {
+    pub fn new(table: &Table) -> Row {
+        let Table { id, bits, form, granularity, fraction, t_p, values } = *table;
+        Row { id, bits, width: form.width(), lane: form.sums(), granularity, fraction, t_p, values }
+    }
+
+    pub fn table(&self) -> Result<Table, WelcomeError> {
+        let Row { id, bits, width, lane, granularity, fraction, t_p, values } = *self;
+        let form = Form::with_sums(width, lane).ok_or(WelcomeError::Form { id, width, lane })?;
+        Ok(Table { id, bits, form, granularity, fraction, t_p, values })
     }
 }
 
@@ -50,29 +64,14 @@ pub struct Tables {
 
 /// Why tables cannot be those of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name them")]
 pub enum TablesError {
-    /// There are no tables, or too many.
     #[error("{count} tables: a job has 1 to {MAX_TABLES}")]
-    Count {
-        /// How many.
-        count: usize,
-    },
-    /// 0, or two of one number.
+    Count { count: usize },
     #[error("two tables with the number {id}, or one with the number 0: give each its own from 1 to 255")]
-    Number {
-        /// The number.
-        id: TableId,
-    },
-    /// More values than indices of this width can name.
+    Number { id: TableId },
     #[error("table {id} of {bits} bits: its indices have {width}; they must have 1 to 4, or 8 for 8 bits")]
-    Width {
-        /// The table.
-        id: TableId,
-        /// b.
-        bits: u8,
-        /// Bits per index.
-        width: u8,
-    },
+    Width { id: TableId, bits: u8, width: u8 },
 }
 
 impl Tables {
@@ -105,7 +104,7 @@ impl Tables {
         Ok(all)
     }
 
-    /// What a call takes that names none.
+    /// The table of calls that name none.
     #[inline]
     #[must_use]
     pub fn first(&self) -> &Table {
@@ -117,21 +116,6 @@ impl Tables {
     #[must_use]
     pub fn place(&self, id: TableId) -> Option<usize> {
         self.iter().position(|table| table.id == id)
-    }
-
-    /// Tables behind the first, as rows.
-    pub(super) fn emit_rest(&self, rows: &mut [u8]) {
-        rows.chunks_exact_mut(TABLE_LEN).zip(&self[1..]).for_each(|(row, table)| table.emit(row));
-    }
-
-    /// In what two lists differ after their first tables, as a number; 0 for nothing.
-    pub(super) fn digest_rest(&self) -> u64 {
-        let mut row = [0; TABLE_LEN];
-        let hash = |hash, table: &Table| {
-            table.emit(&mut row);
-            (0..TABLE_LEN).step_by(8).fold(hash, |hash, at| finalize(hash ^ u64_at(&row, at)).wrapping_add(1))
-        };
-        self[1..].iter().fold(0, hash)
     }
 }
 

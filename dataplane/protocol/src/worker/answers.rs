@@ -1,11 +1,10 @@
 //! What an aggregator has sent, and what a worker makes of it.
 
 use super::error::{CallError, SessionError};
-use super::stream::Finish;
 use super::stream::{PacketId, Tx};
-use super::{Events, Worker};
+use super::{Events, Who, Worker};
 use crate::wire::{FLAG_MARK, FLAG_ROOT, Form, Header, Kind, Mismatch, Norm, Nudge, Straggler};
-use crate::{Ecn, Round, SlotId};
+use crate::{Ecn, Round, SlotId, WorkerId};
 use std::time::Duration;
 
 impl Worker {
@@ -52,9 +51,9 @@ impl Worker {
             Kind::NormResult => {
                 if let Some(norm) = Norm::parse(payload)
                     && self.believes(now, slot, round, norm.value, tx)
-                    && let Finish::First(place) = self.norm.finish(now, 0, slot, round, false)
+                    && let Some(place) = self.norm.finish(now, 0, slot, round, false)
                 {
-                    (self.missing.norm, self.missing.racks) = (0, 0);
+                    (self.missing.norm.missing, self.missing.racks) = (0, 0);
                     self.norm_result(place, norm.value, events);
                 }
             }
@@ -106,8 +105,8 @@ impl Worker {
             self.data.foresee(slot, round);
         }
         let marked = ecn == Ecn::Ce || header.flags & FLAG_MARK != 0;
-        if let Finish::First(place) = self.data.finish(now, ring, slot, round, marked) {
-            (self.missing.data, self.missing.racks) = (0, 0);
+        if let Some(place) = self.data.finish(now, ring, slot, round, marked) {
+            (self.missing.data.missing, self.missing.racks) = (0, 0);
             events.result(place, header, payload);
             if self.data.was_late(slot, round) {
                 events.packet_late(place, self.data.kept_payload(slot, round));
@@ -173,7 +172,7 @@ impl Worker {
             return 0;
         }
         self.heard = now;
-        (self.missing.data, self.missing.racks) = (0, 0);
+        (self.missing.data.missing, self.missing.racks) = (0, 0);
         let mut done = 0;
         while done < taken {
             let slot = SlotId(slot.0 + done as u16);
@@ -265,41 +264,13 @@ impl Worker {
         self.data_call = self.data_call.saturating_sub(1);
     }
 
-    pub(super) fn handle_nudge(&mut self, now: Duration, header: &Header, nudge: Nudge, tx: &mut impl Tx) {
-        if header.flags & FLAG_ROOT != 0 {
-            return self.nudged_by_root(now, header, nudge, tx);
-        }
-        let stream = if nudge.kind == Kind::Norm { &mut self.norm } else { &mut self.data };
-        if let Some(place) = stream.outstanding_packet(header.slot, header.round) {
-            let missing = self.params.members() & !nudge.seen;
-            *(if nudge.kind == Kind::Norm { &mut self.missing.norm } else { &mut self.missing.data }) =
-                missing;
-            self.count_absence(now, nudge.kind, (header.slot, header.round), place.call, missing);
-        }
-        let stream = if nudge.kind == Kind::Norm { &mut self.norm } else { &mut self.data };
-        stream.note_served(header.slot);
-        let seen = nudge.seen & self.params.worker.bit() != 0;
-        if seen {
-            stream.note_seen(now, header.slot, header.round);
-        }
-        if header.worker == self.params.worker {
-            stream.note_answer(now, header.slot, header.round);
-            return;
-        }
-        if !seen && stream.resend_kept(now, header.slot, header.round, 0, tx) {
-            self.stats.nudged += 1;
-        } else {
-            self.refuse_again(now, tx);
-        }
-    }
-
-    /// A worker that still waits has lost the MISMATCH. This packet is refused again, which brings another
-    /// MISMATCH.
-    pub(super) fn refuse_again(&mut self, now: Duration, tx: &mut impl Tx) {
-        if let Some((slot, round)) = self.refused
-            && self.norm.resend_kept(now, slot, round, 0, tx)
-        {
-            self.stats.nudged += 1;
-        }
+    /// The worker that a MISMATCH names, and whether it is this one or its whole rack (P35, P37).
+    fn refused_worker(&self, header: &Header) -> (Who, bool) {
+        let Some(rack) = self.params.rack.filter(|_| header.flags & FLAG_ROOT != 0) else {
+            return (Who::Worker(header.worker), header.worker == self.params.worker);
+        };
+        let member = header.count.checked_sub(1).map(|number| WorkerId(number as u8));
+        let own = header.worker == rack.rack && member.is_none_or(|member| member == self.params.worker);
+        (Who::OfRack(header.worker, member), own)
     }
 }

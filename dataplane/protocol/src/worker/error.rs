@@ -7,125 +7,70 @@ use std::time::Duration;
 
 /// A call fails on all workers alike; the session goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name them")]
 pub enum CallError {
-    /// P19.
+    /// P19 non-finite gradients; `worker` is the highest number if several have one.
     #[error(
         "worker {worker} has a NaN or an infinity in its gradient: this all-reduce failed on every worker"
     )]
-    NonFinite {
-        /// The worker, the highest number if several.
-        worker: Rank,
-    },
-    /// P19: the slot holds a maximum that no worker may have sent.
+    NonFinite { worker: Rank },
+    /// P19 non-finite gradients: the slot holds a maximum that no worker may send. `value` has f32 bits.
     #[error(
         "the norm of partition {partition} is {value:#010x}, which no worker may send: a packet was damaged on the \
          way, and this all-reduce failed on every worker"
     )]
-    Norm {
-        /// The partition, the first if several.
-        partition: u32,
-        /// The maximum, as it came.
-        value: u32,
-    },
+    Norm { partition: u32, value: u32 },
 }
 
 /// A session ends; workers must join anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name them")]
 pub enum SessionError {
-    /// P14.
+    /// P14 different collectives. `mine` is this worker's NORM in that slot, `slot` that of the others, `refused` that of `who`.
     #[error(
         "workers called different all-reduces: {} here, but {who} called {} where others called {}: {}",
-        OptionalCall(*mine), Call(*refused), Call(*slot), Difference(*refused, *slot)
+        mine.as_ref().map_or("nothing yet".to_owned(), call_of), call_of(refused), call_of(slot), difference(refused, slot)
     )]
-    Mismatch {
-        /// This worker's call on that slot, if it has one already.
-        mine: Option<Norm>,
-        /// Who was refused.
-        who: Who,
-        /// What the others have.
-        slot: Norm,
-        /// What it has.
-        refused: Norm,
-    },
-    /// The aggregator answers, but not all workers have sent.
+    Mismatch { mine: Option<Norm>, who: Who, slot: Norm, refused: Norm },
+    /// The aggregator answers, but not all workers have sent: `missing` has a bit for each that has not.
     #[error("still missing after {} s: {}; check that they run, or wait longer", seconds(*waited), Workers(*missing))]
-    Missing {
-        /// One bit per worker that is not in the slot all wait for.
-        missing: u64,
-        /// How long nothing has moved.
-        waited: Duration,
-    },
-    /// P25: members have left, or ended, and have not sent what this worker waits for.
+    Missing { missing: u64, waited: Duration },
+    /// P25 LEAVE: `members` (one bit each) have left and have not sent what this worker waits for, a packet of `call`.
     #[error("{} left or ended before all-reduce #{call} of the session was done: all workers must join anew", Workers(*members))]
-    Left {
-        /// One bit per member that has left and is not in the slot this worker waits for.
-        members: u64,
-        /// The number of the call of that slot, from 0.
-        call: u64,
-        /// How long nothing has moved.
-        waited: Duration,
-    },
-    /// The aggregator answers, but not all racks have sent.
+    Left { members: u64, call: u64, waited: Duration },
+    /// The root answers, but not all racks have sent: `missing` has a bit for each that has not.
     #[error("still missing after {} s: {}; check that they run, or wait longer", seconds(*waited), OfRacks(*missing))]
-    MissingRacks {
-        /// One bit per rack that is not in the slot all wait for.
-        missing: u64,
-        /// How long nothing has moved.
-        waited: Duration,
-    },
-    /// P19: the maximum of a partition is below this worker's own norm.
+    MissingRacks { missing: u64, waited: Duration },
+    /// P19 non-finite gradients: the maximum of a partition is below this worker's own norm; both are f32 bits.
     #[error(
         "the largest norm of partition {partition} came back as {:e}, below this worker's own {:e}: a packet was \
          damaged on the way, join anew", f32::from_bits(*maximum), f32::from_bits(*own)
     )]
-    NormLost {
-        /// The partition.
-        partition: u32,
-        /// This worker's value, f32 bits.
-        own: u32,
-        /// The maximum, f32 bits.
-        maximum: u32,
-    },
-    /// Nothing comes back.
+    NormLost { partition: u32, own: u32, maximum: u32 },
+    /// The aggregator has been silent for this time.
     #[error("the parameter server has not answered for {} s: check that it runs and that this host reaches it", seconds(*waited))]
-    Silent {
-        /// How long.
-        waited: Duration,
-    },
-    /// A slot has gone on although this worker still needs it, which no honest packet can cause (P18).
+    Silent { waited: Duration },
+    /// P18 window: a slot has taken a newer round although this worker still needs it, which no honest packet can cause.
     #[error(
         "slot {slot} of the aggregator is in round {current}, but round {round} has not been finished here: packets were changed on their way or forged; all workers must join anew"
     )]
-    Overtaken {
-        /// The slot.
-        slot: SlotId,
-        /// The round that this worker waits for.
-        round: Round,
-        /// The slot's.
-        current: Round,
-    },
-    /// The session has a new incarnation (P24).
-    #[error("{}: all workers must join anew", Restarted(*worker))]
-    Reforming {
-        /// The worker that restarted, or [`WorkerId::NONE`] if that is not known.
-        worker: WorkerId,
-    },
-    /// The server was restarted with another configuration of the job (P24).
+    Overtaken { slot: SlotId, round: Round, current: Round },
+    /// P24 incarnations: `worker` has restarted, or [`WorkerId::NONE`] if that is not known.
+    #[error("{}: all workers must join anew", restarted(*worker))]
+    Reforming { worker: WorkerId },
+    /// P24 incarnations: the job has been configured anew.
     #[error(
         "the parameter server was restarted with another configuration ({change}): all workers must join anew"
     )]
-    Changed {
-        /// What differs.
-        change: Change,
-    },
+    Changed { change: Change },
 }
 
-/// Who has called another all-reduce than the others.
+/// A worker, or a rack, that has called another all-reduce than the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// This member of the same aggregator.
+    /// A member of the same aggregator.
     Worker(WorkerId),
-    /// This member of this rack; all of the rack's if it is `None`.
+    /// A rack, and its member; `None` stands for all of its members.
     OfRack(WorkerId, Option<WorkerId>),
 }
 
@@ -139,7 +84,7 @@ impl fmt::Display for Who {
     }
 }
 
-/// Racks by their bits, in words.
+/// Lists the racks of a bitmap: "workers of rack 2", "workers of racks 2, 3".
 pub struct OfRacks(pub u64);
 
 impl fmt::Display for OfRacks {
@@ -160,15 +105,10 @@ fn list(f: &mut fmt::Formatter<'_>, what: &str, bits: u64) -> fmt::Result {
     Ok(())
 }
 
-struct Restarted(WorkerId);
-
-impl fmt::Display for Restarted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == WorkerId::NONE {
-            f.write_str("the session has ended")
-        } else {
-            write!(f, "worker {} has restarted", self.0)
-        }
+fn restarted(worker: WorkerId) -> String {
+    match worker {
+        WorkerId::NONE => "the session has ended".to_owned(),
+        _ => format!("worker {worker} has restarted"),
     }
 }
 
@@ -186,69 +126,34 @@ impl fmt::Display for Workers {
     }
 }
 
-struct Call(Norm);
-
-impl fmt::Display for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Norm { call, length, key, .. } = self.0;
-        write!(f, "all-reduce #{call} of {length} coordinates (tensor {key:#x}, {})", How(self.0))
-    }
-}
-
-/// How coordinates travel.
-struct How(Norm);
-
-impl fmt::Display for How {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let table = self.0.table;
-        match self.0.mode {
-            0 => write!(f, "table {table}"),
-            1 if table == TableId(0) => f.write_str("uncompressed"),
-            1 => write!(f, "uncompressed, table {table}"),
-            mode => write!(f, "mode {mode}, table {table}"),
-        }
-    }
+fn call_of(norm: &Norm) -> String {
+    let Norm { call, length, key, table, mode, .. } = norm;
+    let how = match mode {
+        0 => format!("table {table}"),
+        1 if *table == TableId(0) => "uncompressed".to_owned(),
+        1 => format!("uncompressed, table {table}"),
+        _ => format!("mode {mode}, table {table}"),
+    };
+    format!("all-reduce #{call} of {length} coordinates (tensor {key:#x}, {how})")
 }
 
 /// The fields that differ, as the refused worker has them and as the others do.
-struct Difference(Norm, Norm);
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Difference(a, b) = self;
-        let fields = [
-            ("number", u64::from(a.call), u64::from(b.call)),
-            ("length", a.length.into(), b.length.into()),
-            ("tensor", a.key.into(), b.key.into()),
-            ("mode", a.mode.into(), b.mode.into()),
-            ("table", a.table.0.into(), b.table.0.into()),
-        ];
-        let mut separator = "they differ in ";
-        for (name, a, b) in fields.into_iter().filter(|(_, a, b)| a != b) {
-            match name {
-                "tensor" => write!(f, "{separator}{name} ({a:#x}, {b:#x})")?,
-                _ => write!(f, "{separator}{name} ({a}, {b})")?,
-            }
-            separator = ", ";
-        }
-        match separator {
-            ", " => Ok(()),
-            // What a tag stands for beside these fields (P3).
-            _ if a.tag != b.tag => f.write_str("their plans cut the tensor into other spans"),
-            // Their tags differ, or nobody would have been refused.
-            _ => f.write_str("a NORM was changed on its way"),
-        }
-    }
-}
-
-struct OptionalCall(Option<Norm>);
-
-impl fmt::Display for OptionalCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(norm) => Call(norm).fmt(f),
-            None => f.write_str("nothing yet"),
-        }
+fn difference(refused: &Norm, slot: &Norm) -> String {
+    let differs = |name, a: u64, b: u64| (a != b).then(|| format!("{name} ({a}, {b})"));
+    let fields = [
+        differs("number", refused.call.into(), slot.call.into()),
+        differs("length", refused.length.into(), slot.length.into()),
+        (refused.key != slot.key).then(|| format!("tensor ({:#x}, {:#x})", refused.key, slot.key)),
+        differs("mode", refused.mode.into(), slot.mode.into()),
+        differs("table", refused.table.0.into(), slot.table.0.into()),
+    ];
+    let fields: Vec<String> = fields.into_iter().flatten().collect();
+    match fields.as_slice() {
+        // A tag also covers the number of partitions (P3).
+        [] if refused.tag != slot.tag => "their plans cut the tensor into other spans".to_owned(),
+        // An aggregator refuses only NORMs with another tag.
+        [] => "a NORM was changed on its way".to_owned(),
+        _ => format!("they differ in {}", fields.join(", ")),
     }
 }
 

@@ -2,7 +2,7 @@
 //! with a quorum below n the others go on without whoever is late.
 
 use super::error::SessionError;
-use super::stream::{Finish, PacketId, Tx};
+use super::stream::{PacketId, Tx};
 use super::{Events, Parameters, Worker};
 use crate::Policy;
 use crate::wire::{Header, Kind, Norm, Straggler};
@@ -53,7 +53,7 @@ impl Worker {
         let (slot, round, current) = (header.slot, header.round, about.current);
         let overtaken = SessionError::Overtaken { slot, round, current };
         if about.kind == Kind::Norm && self.params.by_quorum() {
-            if let Finish::First(place) = self.norm.give_up(now, slot, round) {
+            if let Some(place) = self.norm.give_up(now, slot, round) {
                 self.norm_left_out(place, events);
             }
         } else if about.kind == Kind::Norm {
@@ -61,7 +61,7 @@ impl Worker {
                 self.fail(overtaken);
             }
         } else if self.params.may_lose() {
-            if let Finish::First(place) = self.data.give_up(now, slot, round) {
+            if let Some(place) = self.data.give_up(now, slot, round) {
                 events.packet_lost(place, self.data.kept_payload(slot, round));
                 self.data_done(place, 1);
             }

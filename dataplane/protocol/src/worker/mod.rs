@@ -5,9 +5,9 @@ mod answers;
 mod call;
 mod error;
 mod loss;
+mod nudges;
 mod parameters;
 mod ports;
-mod racks;
 mod rtt;
 mod sending;
 mod stats;
@@ -26,17 +26,15 @@ use crate::aggregator::Shard;
 use crate::wire::{HEADER_LEN, Header, Kind, NORM_LEN, RAW_LEN};
 use crate::{Policy, Round, SlotId, TableId};
 use call::Call;
+use nudges::Missing;
 use std::collections::VecDeque;
 use std::time::Duration;
-use stream::Stream;
+use stream::{Stream, StreamConfig};
 use waited::Waited;
 
 /// The longest run of packets: as many as a kernel takes in one piece. With several shards, no run leaves a
 /// shard's block of slots.
 const RUN: usize = Shard::BLOCK as usize;
-
-/// A worker that leaves answers NUDGEs for so long after its first LEAVE (P25).
-const LEAVING: Duration = Duration::from_secs(1);
 
 /// Norms may be outstanding for this part of the credit for data (P41).
 const NORM_CREDIT: u32 = 4;
@@ -72,28 +70,6 @@ pub trait Events {
     fn call_failed(&mut self, call: u64, error: CallError);
 }
 
-/// A slot in which members are missing that have left.
-#[derive(Clone, Copy, Debug)]
-struct Absence {
-    slot: (SlotId, Round),
-    /// When the first NUDGE showed it.
-    since: Duration,
-}
-
-/// Whom packets wait for.
-#[derive(Debug, Default)]
-struct Missing {
-    /// Workers that the latest NUDGE has shown to be missing, by stream.
-    norm: u64,
-    data: u64,
-    /// Racks that the root waits for, by the latest NUDGE that it has sent.
-    racks: u64,
-    /// Members that have left (P25), and by stream the slot that cannot complete without some of them.
-    left: u64,
-    absence_norm: Option<Absence>,
-    absence_data: Option<Absence>,
-}
-
 /// A worker's protocol state.
 #[derive(Debug)]
 pub struct Worker {
@@ -126,20 +102,24 @@ impl Worker {
     pub fn new(params: Parameters, now: Duration) -> Worker {
         let rtt = || Rtt::new((params.min_rto * 5).min(params.max_rto), params.min_rto, params.max_rto);
         let norm_len = HEADER_LEN + NORM_LEN;
+        let config = StreamConfig {
+            slots: params.norm_slots,
+            shards: params.shards,
+            first_seq: params.first_seq,
+            turns: (params.worker.0, params.workers),
+            first_window: None,
+            outside: false,
+        };
+        let mut norm = Stream::new(config, [norm_len], rtt());
         let payloads = params.tables.iter().map(|table| table.form.data_len()).chain([RAW_LEN]);
-        let strides = payloads.map(|len| HEADER_LEN + len);
-        let mut data = Stream::new(params.data_slots, params.shards, strides, params.first_seq, rtt());
-        // Workers send data when they have each other's norms, so at about the same time.
-        data.set_probing();
-        data.set_turns(params.worker.0, params.workers);
-        data.set_sparing(params.first_window);
-        // Of what may be lost the payload is needed here.
-        if !params.may_lose() {
-            data.set_outside();
-        }
-        let mut norm = Stream::new(params.norm_slots, params.shards, [norm_len], params.first_seq, rtt());
-        norm.set_probing();
-        norm.set_turns(params.worker.0, params.workers);
+        let config = StreamConfig {
+            slots: params.data_slots,
+            first_window: Some(params.first_window),
+            // The payload of a packet that may be given up is needed here.
+            outside: !params.may_lose(),
+            ..config
+        };
+        let mut data = Stream::new(config, payloads.map(|len| HEADER_LEN + len), rtt());
         if params.credit > 0 {
             data.set_limit(params.credit.into());
             norm.set_limit((params.credit / NORM_CREDIT).into());
@@ -232,13 +212,8 @@ impl Worker {
     #[must_use]
     pub fn waiting_for(&self) -> Option<(u64, Duration)> {
         let stalled = self.stalled.time();
-        (self.missing_workers() != 0 && stalled > Duration::ZERO).then_some((self.missing_workers(), stalled))
-    }
-
-    /// Who is missing. Data in flight belong to an earlier call than norms in flight, so a worker that is
-    /// missing there may be why others are missing here.
-    fn missing_workers(&self) -> u64 {
-        if self.missing.data != 0 { self.missing.data } else { self.missing.norm }
+        let missing = self.missing.workers();
+        (missing != 0 && stalled > Duration::ZERO).then_some((missing, stalled))
     }
 
     /// Counts the time since the last tick.
@@ -294,31 +269,6 @@ impl Worker {
         self.missing.left = self.params.members() & !here;
     }
 
-    /// A NUDGE has shown that `missing` members are not in the slot of an outstanding packet. Fails the session if that
-    /// slot cannot complete, because those that have left answer no NUDGE any more (P25).
-    fn count_absence(&mut self, now: Duration, kind: Kind, slot: (SlotId, Round), call: u64, missing: u64) {
-        let members = missing & self.missing.left & !self.params.worker.bit();
-        let spare = u32::from(self.params.workers.saturating_sub(self.params.quorum));
-        let (stream, absence) = match kind {
-            Kind::Norm => (&self.norm, &mut self.missing.absence_norm),
-            _ => (&self.data, &mut self.missing.absence_data),
-        };
-        let other = absence.filter(|it| it.slot != slot);
-        if other.is_some_and(|it| stream.outstanding_packet(it.slot.0, it.slot.1).is_some()) {
-            return;
-        }
-        if members.count_ones() <= spare {
-            *absence = None;
-            return;
-        }
-        let since = absence.filter(|it| it.slot == slot).map_or(now, |it| it.since);
-        *absence = Some(Absence { slot, since });
-        if now.saturating_sub(since) >= LEAVING {
-            let waited = self.stalled.time();
-            self.fail(SessionError::Left { members, call, waited });
-        }
-    }
-
     /// The aggregator's control plane has answered.
     pub fn note_alive(&mut self, now: Duration) {
         self.heard = now;
@@ -352,7 +302,7 @@ impl Worker {
             self.retire();
         }
         self.send_norms(now, tx);
-        self.norm.note_elsewhere(self.data.rtt().shortest(), self.data.rtt().answer());
+        self.norm.set_elsewhere(self.data.rtt().shortest(), self.data.rtt().answer());
         self.norm.repeat(now, tx);
         match self.params.policy {
             Policy::Reliable => self.data.repeat(now, tx),
@@ -361,7 +311,7 @@ impl Worker {
         self.count_tick(now);
         let (waited, silent) = (self.stalled.time(), self.silent.time());
         if waited >= self.params.timeout {
-            let missing = self.missing_workers() & !self.params.worker.bit();
+            let missing = self.missing.workers() & !self.params.worker.bit();
             // An aggregator that is there has answered who asked, in the second half of the time-out at the latest (P20).
             let heard = silent < (self.params.max_rto * 4).min(waited / 4 * 3);
             let late = heard && (missing != 0 || self.missing.racks != 0);

@@ -98,8 +98,8 @@ impl Rtt {
         self.smoothed.unwrap_or(self.min).min(self.min)
     }
 
-    /// Takes note of the shortest round trip of other packets: those measured here may have waited for slow workers.
-    pub fn note_elsewhere(&mut self, shortest: Option<Duration>, answer: Option<Duration>) {
+    /// Sets the shortest round trip of other packets: those measured here may have waited for slow workers.
+    pub fn set_elsewhere(&mut self, shortest: Option<Duration>, answer: Option<Duration>) {
         self.elsewhere = shortest.unwrap_or(Duration::MAX);
         self.answer = self.answer.or(answer);
     }

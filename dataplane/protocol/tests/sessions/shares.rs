@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::session::{JoinError, JoinEvent, Joiner, Joiners, Registry, StaticJob};
-use thc_protocol::wire::{Field, Header, Join, Kind, RefuseReason, Shares, Welcome};
+use thc_protocol::wire::{Header, Join, Kind, RefuseReason, Shares, Welcome};
 use thc_protocol::{Cookie, WorkerId};
 use thc_support::parties::{COOKIE, JOB, Packets, Server, address, ms, static_job};
 
@@ -217,7 +217,7 @@ fn a_share_with_another_job_is_named() {
     shared.servers[1].registry = Registry::follower([other]);
     shared.run(ms(50));
     let Some(JoinEvent::Failed(error)) = shared.workers[0].events.last() else { panic!() };
-    assert!(matches!(error, JoinError::ShareDiffers { share: 1, change, .. } if change.field == Field::Seed));
+    assert!(matches!(error, JoinError::ShareDiffers { share: 1, change, .. } if change.field == "seed"));
     assert_eq!(
         error.to_string(),
         "share 1 of the parameter server, at 10.2.0.1:9000, has another job than the first (other seed): configure \

@@ -312,7 +312,7 @@ fn the_answer_to_who_asks_is_a_round_trip_without_waiting() {
     rtt.add_answer(ms(1));
     // The other class of slots, which has none of its own, takes it over.
     let mut other = Rtt::new(ms(100), ms(20), ms(1000));
-    other.note_elsewhere(rtt.shortest(), rtt.answer());
+    other.set_elsewhere(rtt.shortest(), rtt.answer());
     assert_eq!(other.patience(), rtt.patience());
 }
 

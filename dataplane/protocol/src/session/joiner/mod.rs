@@ -1,5 +1,6 @@
 //! A worker introduces itself, and later may ask to be recognised again (P22–P25).
 
+mod leaving;
 mod outcome;
 
 pub use outcome::{JoinError, JoinEvent};
@@ -8,6 +9,7 @@ use crate::wire::{
     Ask, Change, FLAG_ROOT, Header, Join, Kind, Leave, Pending, RefuseReason, Refused, Welcome, WelcomeError,
 };
 use crate::{Cookie, JobId, MAX_WORKERS, Round, WorkerId};
+use leaving::Leaving;
 use std::time::Duration;
 
 /// Time between JOINs that are not answered.
@@ -16,14 +18,6 @@ const RETRY: Duration = Duration::from_millis(200);
 const IN_USE_RETRY: Duration = Duration::from_millis(60);
 /// Time between LEAVEs.
 const LEAVE_RETRY: Duration = Duration::from_millis(50);
-/// How long a LEAVE goes on without BYE if the server says that others have not left: it has the sums that
-/// they may lack.
-const LEAVE_FOR: Duration = Duration::from_secs(1);
-/// How long it goes on if nobody says so: if the sums are lost with the server, this worker is needed for
-/// them.
-const STAY_FOR: Duration = Duration::from_secs(5);
-/// For how long such an answer of the server counts, since some LEAVEs may be lost.
-const SERVED_FOR: Duration = Duration::from_millis(250);
 /// How long "worker number in use" may be due to an earlier incarnation of this worker.
 const IN_USE_GRACE: Duration = Duration::from_secs(4);
 
@@ -44,38 +38,6 @@ enum Timer {
     Leave,
 }
 
-/// What a leaving worker knows of the sums that others may lack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sums {
-    /// The server has not answered.
-    Unknown,
-    /// The server said at this time that it has the session, and that others have not left.
-    AtServer(Duration),
-    /// The server has lost the session. Once it runs again, its slots are empty until the members have filled them.
-    Lost,
-}
-
-/// How a worker leaves (P25).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Leaving {
-    since: Duration,
-    /// How long it stays if the server is silent, whatever comes from others.
-    until: Duration,
-    /// Whether others may need what it has sent.
-    stays: bool,
-    sums: Sums,
-    /// When it is to claim the session, which the server has lost, and when it last did.
-    claim: Option<Duration>,
-    claimed: Duration,
-}
-
-impl Leaving {
-    fn is_over(&self, now: Duration) -> bool {
-        let at_server = matches!(self.sums, Sums::AtServer(at) if now.saturating_sub(at) < SERVED_FOR);
-        now >= if at_server { self.since + LEAVE_FOR } else { self.until }
-    }
-}
-
 /// The worker's side of joining and leaving.
 #[derive(Clone, Debug)]
 pub struct Joiner {
@@ -91,12 +53,10 @@ pub struct Joiner {
     next: Duration,
     /// When it sent JOIN last.
     asked: Option<Duration>,
-    heard: bool,
-    joined: Option<(u64, u8)>,
+    /// The last PENDING of this attempt: the bitmap, its number of members, and whether these are racks.
+    joined: Option<(u64, u8, bool)>,
     /// The members that have not left, as the server said last.
     here: u64,
-    /// Whether `joined` is of racks.
-    of_racks: bool,
     /// Distinguishes its JOINs: a new value each time that it begins to join or to claim, which a REFUSED
     /// repeats.
     attempt: Round,
@@ -124,11 +84,9 @@ impl Joiner {
             state: State::Joining,
             started: now,
             next: now,
-            heard: false,
             asked: None,
             joined: None,
             here: u64::MAX,
-            of_racks: false,
             // Not that of an earlier process.
             attempt: Round((nonce ^ (nonce >> 32)) as u32),
         }
@@ -144,12 +102,9 @@ impl Joiner {
         Joiner { welcomed: Some(welcome), state: State::Joining, next: self.started, ..self }
     }
 
-    /// JOIN that ends the session that it was welcomed to (P38).
+    /// JOIN that ends the session to which it was welcomed (P38 sessions in racks).
     pub(super) fn write_ending<'a>(&self, buffer: &'a mut [u8]) -> &'a [u8] {
-        let (nonce, session, definitions) = (self.nonce, self.session(), self.definitions);
-        let fingerprint = self.welcomed.map_or(0, |welcome| welcome.fingerprint());
-        let body = Join { nonce, session, ends: true, fingerprint, definitions }.to_bytes();
-        self.header(Kind::Join, self.cookie).emit_packet(buffer, &body)
+        self.join(true, buffer)
     }
 
     /// A joiner of the same worker, for a share that is not the first. It brings along the session to which
@@ -158,7 +113,7 @@ impl Joiner {
     pub fn for_other_share(&self, now: Duration) -> Joiner {
         let (state, attempt) = (State::Joining, self.next_attempt());
         let (started, next) = (now, now);
-        Joiner { state, attempt, started, next, heard: false, joined: None, ..self.clone() }
+        Joiner { state, attempt, started, next, joined: None, ..self.clone() }
     }
 
     /// The aggregator may have lost its state: introduces this worker again, with its session.
@@ -168,7 +123,6 @@ impl Joiner {
             self.attempt = self.next_attempt();
             self.started = now;
             self.next = now;
-            self.heard = false;
             self.joined = None;
         }
     }
@@ -199,27 +153,19 @@ impl Joiner {
     fn depart(&mut self, now: Duration, stays: bool) {
         match &mut self.state {
             State::Left => {}
-            State::Leaving(leaving) => {
-                if !stays {
-                    leaving.stays = false;
-                    leaving.until = leaving.until.min(leaving.since + LEAVE_FOR).max(now);
-                }
-            }
+            State::Leaving(_) if stays => {}
+            State::Leaving(leaving) => leaving.quit(now),
             State::Joining | State::Joined => {
-                let until = now + if stays { STAY_FOR } else { LEAVE_FOR };
-                let (since, sums, claim, claimed) = (now, Sums::Unknown, None, Duration::ZERO);
-                self.state = State::Leaving(Leaving { since, until, stays, sums, claim, claimed });
+                self.state = State::Leaving(Leaving::new(now, stays));
                 self.next = now;
             }
         }
     }
 
-    /// Somebody needed what this leaving worker has sent: it stays for as long again.
+    /// Another worker needed what this leaving worker has sent, which therefore stays as long again.
     pub fn stay(&mut self, now: Duration) {
-        if let State::Leaving(leaving) = &mut self.state
-            && leaving.stays
-        {
-            leaving.until = now + STAY_FOR;
+        if let State::Leaving(leaving) = &mut self.state {
+            leaving.extend(now);
         }
     }
 
@@ -247,17 +193,11 @@ impl Joiner {
         if self.state != State::Joining || waited < limit {
             return None;
         }
-        Some(match self.joined {
-            Some((joined, n)) if self.heard => {
-                let all = u64::MAX >> (64 - u32::from(n.clamp(1, 64)));
-                let (job, missing) = (self.job, all & !joined);
-                if self.of_racks {
-                    JoinError::MissingRacks { job, missing, waited }
-                } else {
-                    JoinError::Missing { job, missing, waited }
-                }
-            }
-            _ => JoinError::Silent { waited },
+        let Some((joined, n, of_racks)) = self.joined else { return Some(JoinError::Silent { waited }) };
+        let (job, missing) = (self.job, u64::MAX >> (64 - u32::from(n.clamp(1, 64))) & !joined);
+        Some(match of_racks {
+            true => JoinError::MissingRacks { job, missing, waited },
+            false => JoinError::Missing { job, missing, waited },
         })
     }
 
@@ -265,7 +205,7 @@ impl Joiner {
     fn timers(&self) -> [(Timer, Option<Duration>); 3] {
         let leaving = if let State::Leaving(leaving) = self.state { Some(leaving) } else { None };
         [
-            (Timer::Claim, leaving.and_then(|leaving| leaving.claim)),
+            (Timer::Claim, leaving.and_then(|leaving| leaving.claim_at())),
             (Timer::Join, (self.state == State::Joining).then_some(self.next)),
             (Timer::Leave, leaving.map(|_| self.next)),
         ]
@@ -283,13 +223,13 @@ impl Joiner {
         match self.timers().into_iter().find_map(due)? {
             Timer::Claim => {
                 if let State::Leaving(leaving) = &mut self.state {
-                    (leaving.claim, leaving.claimed) = (None, now);
+                    leaving.count_claim(now);
                 }
-                Some(self.join(buffer))
+                Some(self.join(false, buffer))
             }
             Timer::Join => {
                 (self.next, self.asked) = (now + RETRY, Some(now));
-                Some(self.join(buffer))
+                Some(self.join(false, buffer))
             }
             Timer::Leave if matches!(self.state, State::Leaving(leaving) if leaving.is_over(now)) => {
                 self.state = State::Left;
@@ -303,12 +243,12 @@ impl Joiner {
         }
     }
 
-    /// JOIN, which claims the session that it was welcomed to, if there is one.
-    fn join<'a>(&self, buffer: &'a mut [u8]) -> &'a [u8] {
+    /// JOIN, which claims the session to which it was welcomed, if there is one, or `ends` it.
+    fn join<'a>(&self, ends: bool, buffer: &'a mut [u8]) -> &'a [u8] {
         let body = Join {
             nonce: self.nonce,
             session: self.session(),
-            ends: false,
+            ends,
             fingerprint: self.welcomed.map_or(0, |welcome| welcome.fingerprint()),
             definitions: self.definitions,
         }
@@ -334,7 +274,6 @@ impl Joiner {
         if header.job != self.job || !header.kind.is_control() {
             return None;
         }
-        self.heard = true;
         let in_session = header.cookie == self.session() && self.session() != Cookie(0);
         let in_job = self.state == State::Joining && header.cookie == self.cookie;
         match header.kind {
@@ -348,13 +287,16 @@ impl Joiner {
             }
             Kind::Pending if in_session => self.handle_members(now, Pending::parse(payload)?.joined),
             Kind::Pending if in_job => {
-                let joined = Pending::parse(payload)?.joined;
-                self.joined = Some((joined, header.num_workers));
-                self.of_racks = header.flags & FLAG_ROOT != 0;
-                let event = if self.of_racks { JoinEvent::PendingRacks } else { JoinEvent::Pending };
-                Some(event(joined, header.num_workers))
+                let (joined, n) = (Pending::parse(payload)?.joined, header.num_workers);
+                let of_racks = header.flags & FLAG_ROOT != 0;
+                self.joined = Some((joined, n, of_racks));
+                Some(if of_racks {
+                    JoinEvent::PendingRacks(joined, n)
+                } else {
+                    JoinEvent::Pending(joined, n)
+                })
             }
-            Kind::Refused => self.handle_refused(now, &header, Refused::parse(payload)?),
+            Kind::Refused => self.handle_refused(now, &header, in_session, Refused::parse(payload)?),
             Kind::Bye if matches!(self.state, State::Leaving(_)) && header.cookie == self.session() => {
                 self.state = State::Left;
                 Some(JoinEvent::Bye)
@@ -395,11 +337,7 @@ impl Joiner {
 
     fn handle_ask(&mut self, now: Duration) {
         match &mut self.state {
-            // The server has lost the session, and others may need what this worker has sent (P25).
-            State::Leaving(leaving) if leaving.stays => {
-                leaving.sums = Sums::Lost;
-                leaving.claim = Some(now.max(leaving.claimed + RETRY));
-            }
+            State::Leaving(leaving) => leaving.lose_sums(now),
             _ => self.resume(now),
         }
     }
@@ -407,24 +345,28 @@ impl Joiner {
     /// The server has said which members have neither left nor ended.
     fn handle_members(&mut self, now: Duration, here: u64) -> Option<JoinEvent> {
         match &mut self.state {
-            State::Leaving(leaving) if leaving.sums != Sums::Lost => {
-                leaving.sums = Sums::AtServer(now);
-                None
-            }
+            State::Leaving(leaving) => leaving.find_sums(now),
+            State::Left => {}
             State::Joined | State::Joining => {
                 self.here = here;
-                Some(JoinEvent::Here(here))
+                return Some(JoinEvent::Here(here));
             }
-            _ => None,
         }
+        None
     }
 
-    fn handle_refused(&mut self, now: Duration, header: &Header, refused: Refused) -> Option<JoinEvent> {
+    fn handle_refused(
+        &mut self,
+        now: Duration,
+        header: &Header,
+        in_session: bool,
+        refused: Refused,
+    ) -> Option<JoinEvent> {
         let Refused { reason, worker } = refused;
         let young = now.saturating_sub(self.started) < IN_USE_GRACE;
         match reason {
             // Sent in the session's name only: anybody can know a job's number.
-            RefuseReason::Reforming if header.cookie == self.session() && self.session() != Cookie(0) => {
+            RefuseReason::Reforming if in_session => {
                 if matches!(self.state, State::Leaving(_)) {
                     self.state = State::Left;
                 }

@@ -92,12 +92,6 @@ impl Registry {
         if state.leave_root(now) {
             return Vec::new();
         }
-        let mut actions = vec![Action::Remove(header.job)];
-        for (worker, member) in (0u8..).map(WorkerId).zip(state.peers.iter().flatten()) {
-            actions.push(bye(state, worker, member.addr));
-        }
-        state.left = state.session.take();
-        state.peers.fill(None);
-        actions
+        state.close()
     }
 }

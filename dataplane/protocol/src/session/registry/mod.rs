@@ -3,13 +3,13 @@
 mod joins;
 
 use super::action::Action;
-use super::claims::Claims;
+use super::follower::Claims;
 use super::guesses::Guesses;
 use super::job::JobState;
 use super::peer::{Asked, Peer};
+use super::rack::Uplink;
 use super::seating::Seating;
 use super::static_job::StaticJob;
-use super::uplink::Uplink;
 use crate::wire::{Header, Join, Kind, Leave};
 use crate::{Cookie, JobId, Round, WorkerId};
 use std::collections::BTreeMap;

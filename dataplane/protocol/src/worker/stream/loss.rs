@@ -1,9 +1,9 @@
 //! Packets that are given up, and packets that come too late for their sums (P48): `best-effort`, and quorums
 //! below n. A `reliable` job with full quorum needs none of it.
 
+use super::packets::{Entry, PacketId};
 use super::queue::Timer;
-use super::ring::{Entry, PacketId, State};
-use super::{Finish, Stream, Tx};
+use super::{Stream, Tx};
 use crate::wire::FLAG_NUDGE;
 use crate::{Round, SlotId};
 use std::time::Duration;
@@ -14,7 +14,7 @@ const ASKS: u32 = 3;
 impl Stream {
     /// A sum for (slot, round) exists. If this worker's packet has not been sent yet, it will come too late.
     pub fn foresee(&mut self, slot: SlotId, round: Round) {
-        if self.find(slot, round).is_none()
+        if self.packets.find(slot, round).is_none()
             && let Some(foreseen) = self.packets.foreseen.get_mut(usize::from(slot.0))
         {
             *foreseen = Some(round);
@@ -24,36 +24,33 @@ impl Stream {
     /// Whether (slot, round) was sent when its sum was there already.
     #[must_use]
     pub fn was_late(&self, slot: SlotId, round: Round) -> bool {
-        self.find(slot, round).is_some_and(|index| self.packets.entries[index].late)
+        self.packets.find(slot, round).is_some_and(|index| self.packets.entries[index].late)
     }
 
     /// A STRAGGLER for (slot, round) has come: gives that packet up, which then counts as finished.
-    pub fn give_up(&mut self, now: Duration, slot: SlotId, round: Round) -> Finish {
-        let Some(index) = self.find(slot, round) else { return Finish::Nothing };
-        if self.packets.entries[index].state != State::Outstanding {
-            return Finish::Nothing;
-        }
+    pub fn give_up(&mut self, now: Duration, slot: SlotId, round: Round) -> Option<PacketId> {
+        let index = self.packets.find_outstanding(slot, round)?;
         self.stats.given_up += 1;
-        Finish::First(self.answer(now, index, false))
+        Some(self.answer(now, index, false))
     }
 
     /// Gives up one packet whose first transmission was `age` or longer ago, the oldest first.
     pub fn give_up_older(&mut self, now: Duration, age: Duration) -> Option<(PacketId, SlotId, Round)> {
         let index = self.eldest()?;
         let entry = self.packets.entries[index];
-        if self.loss(index).first + age > now {
+        if self.packets.loss(index).first + age > now {
             return None;
         }
         self.stats.given_up += 1;
         self.close(now, index, index);
-        let (slot, round) = self.address(entry.seq);
+        let (slot, round) = self.packets.address(entry.seq);
         Some((entry.place, slot, round))
     }
 
     /// When a packet is to be given up at this age, or asked for again at a quarter of it.
     #[must_use]
     pub fn ask_or_give_up_at(&self, age: Duration) -> Option<Duration> {
-        let eldest = self.loss(self.eldest()?).first + age;
+        let eldest = self.packets.loss(self.eldest()?).first + age;
         let heads = self.queues.iter().filter_map(|queue| self.packets.entries.get(queue.head as usize));
         let head = heads.map(Entry::send_time).min()? + age / 4;
         [Some(eldest), Some(head), self.due_at(Timer::Suspect), self.due_at(Timer::Settled)]

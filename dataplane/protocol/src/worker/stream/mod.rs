@@ -1,62 +1,47 @@
 //! One numbered stream of packets: window, keeping, retransmission (P8, P18, P20).
 //!
-//! Packets live in a ring of S entries whose bytes lie back to back, so that a run of packets is one
-//! contiguous piece of memory; or with whoever sends them ([`Tx::pack`]). Outstanding packets form a list in the
+//! Packets lie in rings of S places whose bytes are back to back, so that a run of packets is one
+//! contiguous piece of memory; or with the sender ([`Tx::pack`]). Outstanding packets form a list for each shard, in the
 //! order of their last transmission; there is one timer for all.
 
 mod loss;
 mod pacer;
+mod packets;
 mod queue;
 mod repeat;
-mod ring;
-mod room;
+mod results;
 mod tx;
 mod window;
 
-pub use ring::PacketId;
+pub use packets::PacketId;
 pub use tx::Tx;
 
 use super::rtt::Rtt;
 use super::stats::StreamStats;
 use crate::wire::{HEADER_LEN, Header};
 use crate::{Round, SlotId, aggregator::Shard};
+use packets::{Entry, Packets};
 use queue::{Queue, Recovery, Suspect};
-use ring::{Entry, LossState, Ring, State};
 use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::time::Duration;
 use window::Window;
 
-/// What [`Stream::finish`] made of a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
-    /// The first result of this packet.
-    First(PacketId),
-    /// Known already, or of a packet that was never sent.
-    Nothing,
-}
-
-/// How a worker uses a stream.
-#[derive(Debug)]
-struct Options {
-    /// This worker's number and the number of workers, which tell whose turn it is to ask for a seq.
-    turns: (u64, u64),
-    /// Whether results that cease to come are a sign of loss.
-    probing: bool,
-    /// Whether packets may lie outside, with the [`Tx`].
-    outside: bool,
-}
-
-/// What was sent, by slot.
-#[derive(Debug)]
-struct Packets {
-    entries: Vec<Entry>,
-    /// Details of the entries that are `repeated`.
-    losses: Vec<LossState>,
-    /// For each slot, the round whose sum came before its packet was sent.
-    foreseen: Vec<Option<Round>>,
-    /// One for each thing that packets can travel as.
-    rings: Vec<Ring>,
+/// What a stream is made for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StreamConfig {
+    /// Slots of its class (P8).
+    pub slots: u32,
+    /// Ports over which the slots are spread (P21).
+    pub shards: u8,
+    /// The first seq: 0 in a new session.
+    pub first_seq: u64,
+    /// This worker's number and the number of workers, which say whose turn it is to ask for a seq (P40).
+    pub turns: (u8, u8),
+    /// Packets that may be outstanding at first; `None` if no congestion window bounds them (P41).
+    pub first_window: Option<u64>,
+    /// Whether packets may lie with the [`Tx`]. Only one stream may do so.
+    pub outside: bool,
 }
 
 /// When results came, and time-outs for those that did not.
@@ -89,14 +74,15 @@ struct Repairs {
 
 /// A stream of numbered packets to one class of slots.
 #[derive(Debug)]
-pub struct Stream {
-    slots: u64,
+pub(super) struct Stream {
     shards: u8,
-    options: Options,
+    turns: (u64, u64),
+    outside: bool,
     /// Most packets outstanding at once, at most half of the slots (P18).
     limit: u64,
     /// The network's part of that (P41), where it has one.
     network: Option<Window>,
+    /// The lowest seq that is not finished, and the next one to send.
     base: u64,
     next: u64,
     /// Packets without a result.
@@ -113,57 +99,37 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream over `slots` slots, with a ring for packets of each of these `strides` (bytes), whose first seq is `first` (0 in
-    /// a new session).
+    /// A stream with a ring for packets of each of these `strides` (bytes).
     #[must_use]
-    pub fn new(
-        slots: u32,
-        shards: u8,
-        strides: impl IntoIterator<Item = usize>,
-        first: u64,
-        rtt: Rtt,
-    ) -> Stream {
-        let slots = u64::from(slots);
+    pub fn new(config: StreamConfig, strides: impl IntoIterator<Item = usize>, rtt: Rtt) -> Stream {
+        let (slots, shards, first) = (u64::from(config.slots), config.shards.max(1), config.first_seq);
+        let limit = slots / 2;
+        let suspects = BinaryHeap::with_capacity(2 * slots as usize);
         Stream {
-            slots,
-            shards: shards.max(1),
-            options: Options { turns: (0, 1), probing: false, outside: false },
-            limit: slots / 2,
-            network: None,
+            shards,
+            turns: (config.turns.0.into(), config.turns.1.max(1).into()),
+            outside: config.outside,
+            limit,
+            network: config.first_window.map(|first| Window::new(limit, first)),
             base: first,
             next: first,
             outstanding: 0,
-            packets: Packets {
-                entries: vec![Entry::empty(); slots as usize],
-                losses: vec![LossState::new(Duration::ZERO); slots as usize],
-                foreseen: vec![None; slots as usize],
-                rings: strides.into_iter().map(|stride| Ring { stride, bytes: Vec::new() }).collect(),
-            },
-            queues: vec![Queue::default(); usize::from(shards.max(1))],
+            packets: Packets::new(slots, strides),
+            queues: vec![Queue::EMPTY; usize::from(shards)],
             order: 0,
             rtt,
             timing: Timing::default(),
-            repairs: Repairs {
-                reordered: 0,
-                suspects: BinaryHeap::with_capacity(2 * slots as usize),
-                recovery: None,
-                recoveries: 0,
-            },
+            repairs: Repairs { reordered: 0, suspects, recovery: None, recoveries: 0 },
             stats: StreamStats::default(),
         }
     }
 
     /// Bounds the packets outstanding below the window of P18 (a small receive buffer).
     pub fn set_limit(&mut self, packets: u64) {
-        self.limit = packets.clamp(1, self.slots / 2);
+        self.limit = packets.clamp(1, self.packets.slots / 2);
         if let Some(network) = &mut self.network {
             network.set_max_cwnd(self.limit);
         }
-    }
-
-    /// Sends no more than the network bears (P41), so many packets at first.
-    pub fn set_sparing(&mut self, first: u64) {
-        self.network = Some(Window::new(self.limit, first));
     }
 
     /// Packets that may be outstanding now, and how often congestion has made them fewer.
@@ -178,37 +144,47 @@ impl Stream {
         self.network.as_ref().map_or(0, Window::marks)
     }
 
-    /// Shares asking for lost packets with the others of so many workers.
-    pub fn set_turns(&mut self, worker: u8, workers: u8) {
-        self.options.turns = (worker.into(), workers.max(1).into());
-    }
-
-    /// Takes it as a sign of loss, not of a slow worker, when results cease to come (P20).
-    pub fn set_probing(&mut self) {
-        self.options.probing = true;
-    }
-
-    /// Leaves packets with the [`Tx`] if it has memory for them. Only one stream may do so.
-    pub fn set_outside(&mut self) {
-        self.options.outside = true;
-    }
-
-    /// Counts.
     #[must_use]
     pub fn stats(&self) -> StreamStats {
         self.stats
     }
 
-    /// The estimator, for reports.
     #[must_use]
     pub fn rtt(&self) -> &Rtt {
         &self.rtt
     }
 
-    /// Takes note of round trips of other packets to the same aggregator: the shortest, and that of immediate
-    /// answers.
-    pub fn note_elsewhere(&mut self, shortest: Option<Duration>, answer: Option<Duration>) {
-        self.rtt.note_elsewhere(shortest, answer);
+    /// Sets the round trips of other packets to the same aggregator: the shortest, and that of immediate answers.
+    pub fn set_elsewhere(&mut self, shortest: Option<Duration>, answer: Option<Duration>) {
+        self.rtt.set_elsewhere(shortest, answer);
+    }
+
+    /// How many packets may be written now in one run: bounded by the window (P18), the end of the
+    /// ring and, of several shards, the block of one (P21).
+    #[must_use]
+    pub fn room(&self) -> usize {
+        // The credit is for seqs in a row, of which each port has its part (P41).
+        let bound = (self.base + self.limit).saturating_sub(self.next);
+        let open = self.network.as_ref().map_or(bound, |network| bound.min(network.room(self.outstanding)));
+        let slot = self.next % self.packets.slots;
+        open.min(self.row_end(slot) - slot) as usize
+    }
+
+    /// How many of these packets, which would make one run, may be written now: none if the window has room
+    /// for only a part of them and results under way will make more, so that runs do not become ever shorter.
+    #[must_use]
+    pub fn room_for(&self, run: usize) -> usize {
+        let slot = self.next % self.packets.slots;
+        let run = run.min((self.row_end(slot) - slot) as usize);
+        let room = self.room().min(run);
+        let waits = |network: &Window| network.bears(run as u64) && self.outstanding > 0;
+        if room < run && self.network.as_ref().is_some_and(waits) { 0 } else { room }
+    }
+
+    /// The first slot after this one that does not follow it in its shard's memory, or the ring's end.
+    fn row_end(&self, slot: u64) -> u64 {
+        let (slots, block) = (self.packets.slots, u64::from(Shard::BLOCK));
+        if self.shards > 1 { (slot - slot % block + block).min(slots) } else { slots }
     }
 
     /// Writes and sends the next `count` packets, at most [`Self::room`]. They lie in this `ring`. `header`
@@ -227,13 +203,13 @@ impl Stream {
         if self.base == self.next {
             self.timing.since = now;
             self.timing.progress = now;
-            self.expect(now);
+            self.arm_probe(now);
         }
-        let (first_slot, round) = self.address(self.next);
+        let (first_slot, round) = self.packets.address(self.next);
         let first = usize::from(first_slot.0);
-        let shard = Shard::index_of(first_slot, self.shards);
+        let shard = self.shard(first);
         let stride = self.packets.rings[usize::from(ring)].stride;
-        let sent_before = self.queue(first).sent;
+        let sent_before = self.queues[shard].sent;
         // Packets from here on lie in the ring and have not been sent.
         let mut unsent = first;
         for i in 0..count {
@@ -243,16 +219,16 @@ impl Stream {
                 Header { round, slot, ..*header }.emit(packet);
                 write(place, &mut packet[HEADER_LEN..]);
             };
-            let outside = if self.options.outside { tx.pack(slot, stride) } else { None };
+            let outside = if self.outside { tx.pack(slot, stride) } else { None };
             let is_outside = outside.is_some();
             match outside {
                 Some(packet) => {
                     put(packet);
                     self.send_ring(ring, unsent..index, shard, tx);
                     unsent = index + 1;
-                    tx.send_packed(shard, slot);
+                    tx.send_packed(shard as u8, slot);
                 }
-                None => put(self.packets.rings[usize::from(ring)].packets(self.slots, index..index + 1)),
+                None => put(self.packets.bytes(ring, index..index + 1)),
             }
             self.order += 1;
             let number = sent_before + i as u64 + 1;
@@ -265,8 +241,9 @@ impl Stream {
             };
         }
         if count > 0 {
-            self.queue(first).sent += count as u64;
-            self.push(first, first + count - 1);
+            let queue = &mut self.queues[shard];
+            queue.sent += count as u64;
+            queue.push(&mut self.packets.entries, first, first + count - 1);
         }
         self.send_ring(ring, unsent..first + count, shard, tx);
         tx.flush();
@@ -278,12 +255,16 @@ impl Stream {
         self.stats.sent += count as u64;
     }
 
-    fn send_ring(&mut self, ring: u8, packets: Range<usize>, shard: u8, tx: &mut impl Tx) {
+    fn send_ring(&mut self, ring: u8, packets: Range<usize>, shard: usize, tx: &mut impl Tx) {
         if !packets.is_empty() {
-            let ring = &mut self.packets.rings[usize::from(ring)];
-            let stride = ring.stride;
-            tx.send(shard, ring.packets(self.slots, packets), stride);
+            let stride = self.packets.rings[usize::from(ring)].stride;
+            tx.send(shard as u8, self.packets.bytes(ring, packets), stride);
         }
+    }
+
+    /// When more may be sent, if sending is paced (P41).
+    pub fn opens_at(&self) -> Option<Duration> {
+        self.network.as_ref().and_then(|network| network.opens_at(&self.rtt))
     }
 
     /// Passes over up to `count` seqs without sending anything: they count as finished. Returns how many.
@@ -294,62 +275,16 @@ impl Stream {
         count
     }
 
-    fn address(&self, seq: u64) -> (SlotId, Round) {
-        (SlotId((seq % self.slots) as u16), Round((seq / self.slots) as u32))
-    }
-
-    /// The entry of (slot, round), if that seq has been sent and is still kept.
-    fn find(&self, slot: SlotId, round: Round) -> Option<usize> {
-        let index = usize::from(slot.0);
-        let entry = self.packets.entries.get(index)?;
-        // Without a division, where rounds have not wrapped.
-        let seq = u64::from(round.0) * self.slots + u64::from(slot.0);
-        let same = entry.seq == seq || self.address(entry.seq).1 == round;
-        (entry.state != State::Unused && same).then_some(index)
-    }
-
     /// What (slot, round) carries, if it is outstanding.
     #[must_use]
     pub fn outstanding_packet(&self, slot: SlotId, round: Round) -> Option<PacketId> {
-        let entry = self.packets.entries[self.find(slot, round)?];
-        (entry.state == State::Outstanding).then_some(entry.place)
+        self.packets.find_outstanding(slot, round).map(|index| self.packets.entries[index].place)
     }
 
     /// The payload that was sent to (slot, round), if it is still kept, and here.
     #[must_use]
     pub fn kept_payload(&self, slot: SlotId, round: Round) -> Option<&[u8]> {
-        let index = self.find(slot, round).filter(|&index| !self.packets.entries[index].outside)?;
-        let ring = &self.packets.rings[usize::from(self.packets.entries[index].ring)];
-        ring.bytes.get(index * ring.stride + HEADER_LEN..(index + 1) * ring.stride)
-    }
-
-    /// A result has come for (slot, round), a packet of this ring, with a mark or without (P46).
-    pub fn finish(&mut self, now: Duration, ring: u8, slot: SlotId, round: Round, marked: bool) -> Finish {
-        let Some(index) = self.find(slot, round) else { return Finish::Nothing };
-        let entry = self.packets.entries[index];
-        if entry.state != State::Outstanding || entry.ring != ring {
-            return Finish::Nothing;
-        }
-        Finish::First(self.answer(now, index, marked))
-    }
-
-    /// Results for up to `count` packets of this ring, in consecutive slots from (slot, round) on, have come
-    /// together. Returns how many are now finished; pass the others to [`Self::finish`].
-    pub fn finish_run(
-        &mut self,
-        now: Duration,
-        ring: u8,
-        (slot, round): (SlotId, Round),
-        count: usize,
-        marked: bool,
-    ) -> usize {
-        self.find(slot, round).map_or(0, |index| self.answer_run(now, ring, index, count, marked))
-    }
-
-    /// Whether [`Self::finish_run`] would take a result for (slot, round).
-    #[must_use]
-    pub fn awaits(&self, ring: u8, slot: SlotId, round: Round) -> bool {
-        self.find(slot, round).is_some_and(|index| self.packets.entries[index].awaits(ring))
+        self.packets.kept_payload(slot, round)
     }
 
     /// What the latest packet to a slot carries, and how many of the `most` packets from there on continue
@@ -365,32 +300,23 @@ impl Stream {
     /// The shard of the outstanding packet whose first transmission is the oldest.
     #[must_use]
     pub fn waits_at(&self) -> Option<u8> {
-        self.eldest().map(|index| Shard::index_of(SlotId(index as u16), self.shards))
+        self.eldest().map(|index| self.shard(index) as u8)
     }
 
     /// The outstanding packet whose first transmission is the oldest.
     fn eldest(&self) -> Option<usize> {
-        self.is_busy().then_some((self.base % self.slots) as usize)
+        self.is_busy().then(|| self.packets.index(self.base))
     }
 
-    /// Packets that are linked to each other are finished.
-    fn close(&mut self, now: Duration, first: usize, last: usize) {
-        self.unlink(first, last);
-        self.outstanding -= (last - first + 1) as u64;
-        self.packets.entries[first..=last].iter_mut().for_each(|entry| entry.state = State::Finished);
-        self.timing.since = now;
-        self.timing.progress = now;
-        self.advance();
+    /// The shard of a slot.
+    fn shard(&self, index: usize) -> usize {
+        Shard::index_of(SlotId(index as u16), self.shards).into()
     }
 
-    fn advance(&mut self) {
-        while self.base < self.next {
-            let entry = &self.packets.entries[(self.base % self.slots) as usize];
-            if entry.seq == self.base && entry.state == State::Outstanding {
-                break;
-            }
-            self.base += 1;
-        }
+    /// The queue of a slot's shard.
+    fn queue(&mut self, index: usize) -> &mut Queue {
+        let shard = self.shard(index);
+        &mut self.queues[shard]
     }
 
     /// Whether anything is outstanding.
