@@ -13,10 +13,9 @@ mod sessions;
 
 use crate::capacity::Forms;
 use crate::config::TargetConfig;
-use crate::difference;
 use crate::error::ControllerError;
 use crate::live::Heard;
-use crate::state::{AgentCommand, ControllerState};
+use crate::state::{Answer, ControllerState};
 use crate::switch::{SwitchEvent, Target, closed};
 use crate::switch_rows::SwitchRows;
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,8 +104,6 @@ pub struct Agent {
     /// What the target holds, as far as is known.
     actual: Option<SwitchRows>,
     refused: Refused,
-    /// Whether it still has another program than the one to load, because of sessions.
-    outdated: bool,
     started: Instant,
     /// What the log says of the target already, since it was there last.
     complaints: BTreeSet<String>,
@@ -131,7 +128,6 @@ impl Agent {
             macs: BTreeMap::new(),
             actual: None,
             refused: Refused::default(),
-            outdated: false,
             started: Instant::now(),
             complaints: BTreeSet::new(),
             compared: None,
@@ -141,11 +137,11 @@ impl Agent {
     }
 
     /// Runs until `stop` is true; the target then goes on as it is.
-    pub async fn run(mut self, mut commands: mpsc::Receiver<AgentCommand>, mut stop: watch::Receiver<bool>) {
+    pub async fn run(mut self, mut syncs: mpsc::Receiver<Answer>, mut stop: watch::Receiver<bool>) {
         loop {
             let error = tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => return,
-                Err(error) = self.serve(&mut commands) => error,
+                Err(error) = self.serve(&mut syncs) => error,
             };
             // Whatever shows it names the target.
             let message = match error {
@@ -164,7 +160,7 @@ impl Agent {
                 tokio::select! {
                     _ = stop.wait_for(|stop| *stop) => return,
                     () = &mut retry => break,
-                    Some(command) = commands.recv() => command.refuse(self.away_error(&message)),
+                    Some(answer) = syncs.recv() => drop(answer.send(Err(self.away_error(&message)))),
                 }
             }
         }
@@ -199,7 +195,7 @@ impl Agent {
     /// Serves one connection until it ends, and says why it ended.
     async fn serve(
         &mut self,
-        commands: &mut mpsc::Receiver<AgentCommand>,
+        syncs: &mut mpsc::Receiver<Answer>,
     ) -> Result<std::convert::Infallible, ControllerError> {
         let config = self.config.clone();
         let connecting = Target::connect(&config);
@@ -208,7 +204,7 @@ impl Agent {
         let (mut target, mut why) = loop {
             tokio::select! {
                 connected = &mut connecting => break connected?,
-                Some(command) = commands.recv() => command.refuse(self.away_error("connecting")),
+                Some(answer) = syncs.recv() => drop(answer.send(Err(self.away_error("connecting")))),
             }
         };
         match &why {
@@ -238,30 +234,15 @@ impl Agent {
                         return Err(closed(target.name(), &message));
                     }
                 },
-                Some(command) = commands.recv() => match &why {
-                    None => self.obey(&mut target, command).await,
-                    Some(why) => {
-                        command.refuse(ControllerError::target(target.name(), why));
-                    }
-                },
+                // The caller may have gone, which is no loss.
+                Some(answer) = syncs.recv() => drop(answer.send(match &why {
+                    None => self.sync(&mut target).await,
+                    Some(why) => Err(ControllerError::target(target.name(), why)),
+                })),
                 _ = ticks.tick(), if why.is_none() => {
                     let done = self.tick(&mut target).await;
                     self.outlast_disk(done)?;
                 }
-            }
-        }
-    }
-
-    /// Does what is asked. Who has asked may have gone; that is no loss.
-    async fn obey(&mut self, target: &mut Target, command: AgentCommand) {
-        match command {
-            AgentCommand::Sync(answer) => drop(answer.send(self.sync(target).await)),
-            AgentCommand::Rows(answer) => {
-                let actual = target.read_rows().await;
-                drop(answer.send(actual.map(|actual| difference::rows(&actual, target.schema()))));
-            }
-            AgentCommand::Compare(answer) => {
-                drop(answer.send(self.differences(target).await.map(|(found, _)| found)));
             }
         }
     }
@@ -275,22 +256,10 @@ impl Agent {
     }
 
     async fn tick(&mut self, target: &mut Target) -> Result<(), ControllerError> {
-        if self.outdated && self.running_jobs().is_empty() {
-            self.take_over(target).await?;
-        }
         self.listen(target).await?;
         self.compare_if_due(target).await?;
         let due = self.poll_sessions();
         self.answer(target, due, None).await
-    }
-
-    /// Names of the jobs with a session here.
-    fn running_jobs(&self) -> Vec<String> {
-        let store = self.shared.store();
-        let runs = |job: &crate::store::Job| {
-            job.places.get(&self.config.name).is_some_and(|place| place.session.is_some())
-        };
-        store.jobs.iter().filter(|(_, job)| runs(job)).map(|(name, _)| name.clone()).collect()
     }
 
     /// Updates the registry with new and removed jobs, adds rows that the target lacks, and removes those

@@ -5,7 +5,6 @@ mod options;
 pub use options::{ControllerOptions, Options, TargetOptions};
 
 use crate::capacity::Capacity;
-use crate::device_config;
 use crate::error::{ControllerError, read, value};
 use crate::program::{Passes, ProgramShape};
 use crate::schema::Schema;
@@ -276,7 +275,7 @@ impl TargetOptions {
         let program = ProgramShape::from_p4info(&info)?;
         let loads = match &self.device_config {
             Some(path) => {
-                let bytes = device_config::read(path)?;
+                let bytes = read(path)?;
                 let digest = Sha256::digest(&bytes);
                 let cookie =
                     digest.iter().take(8).fold(0, |number: u64, &byte| number << 8 | u64::from(byte));

@@ -81,7 +81,8 @@ pub struct TargetOptions {
     pub election_id: Option<u128>,
     /// The program's P4Info, text or binary. Default: the one that this controller was built with.
     pub p4info: Option<PathBuf>,
-    /// What the switch runs: BMv2's JSON; a `.conf` of p4c for Tofino, of which what Stratum takes is made. Without it the target must have the program already.
+    /// What the switch loads: BMv2's JSON, or what Stratum's `bf_pipeline_builder` makes of a program for a Tofino. Without it the
+    /// target must have the program already.
     pub device_config: Option<PathBuf>,
     /// The port by which packets reach this controller (`--cpu-port` of BMv2). Default 255.
     pub cpu_port: Option<u16>,

@@ -48,29 +48,10 @@ impl Control for Service {
         Ok(Response::new(v1::ListTargetsResponse { targets: self.targets() }))
     }
 
-    async fn read_rows(&self, request: Request<v1::ReadRowsRequest>) -> Reply<v1::ReadRowsResponse> {
-        Ok(Response::new(v1::ReadRowsResponse { rows: self.rows(&request.into_inner().target).await? }))
-    }
-
-    async fn compare_target(
-        &self,
-        request: Request<v1::CompareTargetRequest>,
-    ) -> Reply<v1::CompareTargetResponse> {
-        let differences = self.compare(&request.into_inner().target).await?;
-        Ok(Response::new(v1::CompareTargetResponse { differences }))
-    }
-
     async fn apply_jobs(&self, request: Request<v1::ApplyJobsRequest>) -> Reply<v1::ApplyJobsResponse> {
         let (service, asked) = (self.clone(), request.into_inner());
         let changes = finish(async move { service.apply(&asked).await }).await?;
         Ok(Response::new(v1::ApplyJobsResponse { changes }))
-    }
-
-    async fn read_counters(
-        &self,
-        request: Request<v1::ReadCountersRequest>,
-    ) -> Reply<v1::ReadCountersResponse> {
-        Ok(Response::new(self.counters(&request.into_inner().job)?))
     }
 
     async fn diagnose(&self, request: Request<v1::DiagnoseRequest>) -> Reply<v1::DiagnoseResponse> {

@@ -3,11 +3,9 @@
 use super::Service;
 use crate::config::TargetConfig;
 use crate::live::TargetView;
-use crate::state::AgentCommand;
 use crate::store::Store;
 use std::collections::BTreeMap;
 use thc_control_proto::v1;
-use tonic::Status;
 
 /// What jobs take of a target's room.
 #[derive(Default)]
@@ -71,15 +69,5 @@ impl Service {
             target_message(config, views.get(&config.name), uses)
         };
         self.shared.targets.iter().map(|handle| target(&handle.config)).collect()
-    }
-
-    /// The rows that a target holds.
-    pub async fn rows(&self, target: &str) -> Result<Vec<v1::Row>, Status> {
-        self.shared.ask(target, AgentCommand::Rows).await
-    }
-
-    /// Where they differ from those that were written.
-    pub async fn compare(&self, target: &str) -> Result<Vec<v1::Difference>, Status> {
-        self.shared.ask(target, AgentCommand::Compare).await
     }
 }

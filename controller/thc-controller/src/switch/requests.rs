@@ -26,18 +26,6 @@ const MAX_WRITE: usize = 1 << 20;
 const FEW_UPDATES: usize = 16;
 
 impl Target {
-    /// Loads a program.
-    pub async fn load(&mut self, device_config: &[u8], cookie: u64) -> Result<(), ControllerError> {
-        self.set_program(device_config.to_vec(), cookie, Action::VerifyAndCommit).await?;
-        Ok(())
-    }
-
-    /// Replaces the program and keeps what the target holds. Returns false if the target does not support
-    /// that; then it is unchanged.
-    pub async fn reconcile(&mut self, device_config: &[u8], cookie: u64) -> Result<bool, ControllerError> {
-        self.set_program(device_config.to_vec(), cookie, Action::ReconcileAndCommit).await
-    }
-
     /// Sends the P4Info to a target with a built-in program, such as thc-ps, unless it has one.
     pub async fn load_if_none(&mut self) -> Result<(), ControllerError> {
         match self.loaded_cookie().await? {
@@ -76,32 +64,25 @@ impl Target {
         }
     }
 
-    /// False if it does not know how to do it in this way.
-    async fn set_program(
-        &mut self,
-        device_config: Vec<u8>,
-        cookie: u64,
-        action: Action,
-    ) -> Result<bool, ControllerError> {
+    /// Loads a program. The target holds nothing afterwards.
+    pub async fn load(&mut self, device_config: &[u8], cookie: u64) -> Result<(), ControllerError> {
+        const REQUEST: &str = "loading the program";
         let config = ForwardingPipelineConfig {
             p4info: Some(self.schema.info().clone()),
-            p4_device_config: device_config,
+            p4_device_config: device_config.to_vec(),
             cookie: Some(forwarding_pipeline_config::Cookie { cookie }),
         };
         let request = SetForwardingPipelineConfigRequest {
             device_id: self.device_id,
             election_id: Some(self.election_id),
-            action: action.into(),
+            action: Action::VerifyAndCommit.into(),
             config: Some(config),
             ..SetForwardingPipelineConfigRequest::default()
         };
         let request = self.client.set_forwarding_pipeline_config(request);
-        match limit_time(&self.name, LOADING * self.patience, "loading the program", request).await? {
-            Ok(_) => Ok(true),
-            Err(status) if action == Action::ReconcileAndCommit && status.code() == Code::Unimplemented => {
-                Ok(false)
-            }
-            Err(status) => Err(self.failure("loading the program", &explain(&status))),
+        match limit_time(&self.name, LOADING * self.patience, REQUEST, request).await? {
+            Ok(_) => Ok(()),
+            Err(status) => Err(self.failure(REQUEST, &explain(&status))),
         }
     }
 
