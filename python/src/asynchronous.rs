@@ -213,8 +213,6 @@ impl Model {
         ] {
             dict.set_item(key, value)?;
         }
-        dict.set_item("coding", stats.coding.as_secs_f64())?;
-        dict.set_item("waiting", stats.waiting.as_secs_f64())?;
         Ok(dict)
     }
 
@@ -239,7 +237,7 @@ pub struct ModelServer {
 #[pymethods]
 impl ModelServer {
     #[new]
-    #[pyo3(signature = (*, secret, job, listen, state, durable, threads, lease))]
+    #[pyo3(signature = (*, secret, job, listen, state, durable, threads))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
@@ -249,7 +247,6 @@ impl ModelServer {
         state: Option<PathBuf>,
         durable: Option<Time>,
         threads: Option<usize>,
-        lease: Option<Time>,
     ) -> PyResult<Self> {
         let defaults = ModelServerConfig::default();
         let prepared = || {
@@ -260,7 +257,6 @@ impl ModelServer {
                 state,
                 durable: Interval(time("durable", durable, defaults.durable.0)?),
                 threads: threads.unwrap_or(defaults.threads),
-                lease: Interval(time("lease", lease, defaults.lease.0)?),
                 ..defaults
             })
         };

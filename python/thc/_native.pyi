@@ -214,7 +214,6 @@ class ModelServer:
         state: str | PathLike[str] | None,
         durable: float | str | None,
         threads: int | None,
-        lease: float | str | None,
     ) -> ModelServer: ...
     @property
     def address(self) -> str: ...

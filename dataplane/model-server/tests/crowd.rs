@@ -3,10 +3,8 @@
 
 mod setup;
 
-use std::time::Duration;
-
 use setup::{client, server};
-use thc_model::{ModelBits, Pull, Push, Spec};
+use thc_model::{ModelBits, Pull, Push, Reason, Spec};
 
 #[test]
 fn sixty_four_workers() {
@@ -16,7 +14,7 @@ fn sixty_four_workers() {
         bits: ModelBits::Fixed(32),
         shard: 512,
         workers: 64,
-        delay: Some(70),
+        delay: Some(300),
         ..Spec::sgd(d as u64, 1.0)
     };
     std::thread::scope(|scope| {
@@ -31,7 +29,7 @@ fn sixty_four_workers() {
                     let (pushed, pulled) =
                         client.push_pull(&vec![1.0; d], Push::bits(32), &mut x, Pull::default()).unwrap();
                     assert_eq!(pushed.accepted_shards, 4, "{pushed:?}");
-                    assert!(pushed.delay <= 70);
+                    assert!(pushed.delay <= 300);
                     for (x, stamp) in x.chunks(512).zip(pulled.stamps()) {
                         assert!(x.iter().all(|v| *v == -(stamp.version as f32)));
                     }
@@ -43,7 +41,7 @@ fn sixty_four_workers() {
     assert_eq!(stats.pushes, 4 * 64 * 8);
     for shard in &stats.models[0].shards {
         assert_eq!(shard.version, 64 * 8);
-        assert!(shard.longest_delay <= 70);
+        assert!(shard.longest_delay <= 300);
     }
 }
 
@@ -52,43 +50,29 @@ fn server_of(running: &[thc_model::ModelServer]) -> thc_model::ModelJobStats {
 }
 
 #[test]
-fn nobody_waits_for_a_slow_worker_until_the_bound() {
-    for (delay, waits) in [(None, false), (Some(4), true)] {
+fn a_slow_worker_is_waited_for_by_nobody() {
+    for delay in [None, Some(4)] {
         let running = [server(None)];
         let spec = Spec { bits: ModelBits::Fixed(32), workers: 3, delay, ..Spec::sgd(64, 1.0) };
-        let steps = std::thread::scope(|scope| {
-            let work = |worker: u16, pause: Duration, steps: u64| {
-                let (running, spec) = (&running, spec.clone());
-                move || {
-                    let mut client = client(running, worker, "m", spec);
-                    client.initialise(&[0.0; 64]).unwrap();
-                    let mut x = vec![0.0; 64];
-                    for _ in 0..steps {
-                        client.pull(&mut x, Pull::default()).unwrap();
-                        std::thread::sleep(pause);
-                        let pushed = client.push(&[1.0; 64], Push::bits(32)).unwrap();
-                        assert_eq!(pushed.accepted_shards, 1, "{pushed:?}");
-                    }
-                    client.stats().longest_delay
-                }
-            };
-            let slow = scope.spawn(work(0, Duration::from_millis(50), 4));
-            let quick = [1, 2].map(|worker| scope.spawn(work(worker, Duration::from_millis(1), 40)));
-            let slow = slow.join().unwrap();
-            for worker in quick {
-                worker.join().unwrap();
-            }
-            slow
+        let [mut slow, mut quick] = [0, 1].map(|worker| {
+            let mut client = client(&running, worker, "m", spec.clone());
+            client.initialise(&[0.0; 64]).unwrap();
+            client
         });
-        let stats = server_of(&running);
-        assert_eq!(stats.pushes, 84);
-        if waits {
-            assert!(stats.waits > 0);
-            assert!(steps <= 4, "delay {steps}");
-        } else {
-            assert_eq!(stats.waits, 0);
-            assert!(steps > 4, "delay {steps}");
+        let mut x = vec![0.0; 64];
+        slow.pull(&mut x, Pull::default()).unwrap();
+        for _ in 0..5 {
+            quick.pull(&mut x, Pull::default()).unwrap();
+            assert_eq!(quick.push(&[1.0; 64], Push::bits(32)).unwrap().accepted_shards, 1);
         }
+        let pushed = slow.push(&[1.0; 64], Push::bits(32)).unwrap();
+        match delay {
+            None => assert_eq!((pushed.accepted_shards, pushed.delay), (1, 5)),
+            Some(_) => assert_eq!(pushed.refused, [(0, Reason::Late)]),
+        }
+        // In time again after another pull.
+        slow.pull(&mut x, Pull::default()).unwrap();
+        assert_eq!(slow.push(&[1.0; 64], Push::bits(32)).unwrap().accepted_shards, 1);
     }
 }
 

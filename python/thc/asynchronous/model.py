@@ -249,7 +249,7 @@ class Asynchronous:
 
     def exact(self, out: Vector) -> list[int]:
         """Overwrites ``out`` by the numbers of the model themselves, where a pull has them rounded: the version of each shard.
-        It is neither a pull nor a reservation."""
+        Later pulls and pushes do not change."""
         return self._native.exact(out)
 
     def snapshot(self, out: Vector) -> int | None:
@@ -261,7 +261,7 @@ class Asynchronous:
         return self._native.begin(epoch, _vector(gradient))
 
     def stats(self) -> dict[str, Any]:
-        """Totals of this worker: pulls, pushes, bits of each, delays, seconds of waiting."""
+        """Totals of this worker: pulls, pushes, bits of each, delays."""
         return self._native.stats()
 
     def server_stats(self, server: int = 0) -> dict[str, Any]:
@@ -270,7 +270,7 @@ class Asynchronous:
         return found
 
     def close(self) -> None:
-        """Leaves, so that nobody waits for this worker."""
+        """Closes the connections."""
         self._native.close()
 
     def __enter__(self) -> Asynchronous:
@@ -297,7 +297,6 @@ class ModelServer:
         state: str | os.PathLike[str] | None = None,
         durable: float | str | None = None,
         threads: int | None = None,
-        lease: float | str | None = None,
     ) -> None:
         self._native = _native.ModelServer(
             secret=_secret(secret),
@@ -306,7 +305,6 @@ class ModelServer:
             state=state,
             durable=durable,
             threads=threads,
-            lease=lease,
         )
 
     @property

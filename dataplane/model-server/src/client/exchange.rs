@@ -77,11 +77,9 @@ impl Client {
                 let ended = if next.is_some() {
                     tasks.try_join_next().map(|joined| joined.map_err(drop))
                 } else {
-                    let waiting = Instant::now();
-                    let left = deadline.saturating_duration_since(waiting);
+                    let left = deadline.saturating_duration_since(Instant::now());
                     let ended = self.runtime.block_on(async { timeout(left, tasks.join_next()).await });
                     let ended = ended.map(|ended| ended.map(|joined| joined.map_err(drop)));
-                    self.stats.waiting += waiting.elapsed();
                     ended.unwrap_or(Some(Err(())))
                 };
                 match ended {
@@ -134,13 +132,11 @@ impl Client {
 
     /// Makes the connections that are not there, and tries again until the time-out.
     pub(super) fn connect(&mut self, deadline: Instant) -> Result<(), ModelError> {
-        let began = Instant::now();
         for server in 0..self.links.len() {
             while let Err(error) = self.connect_once(server, deadline) {
                 self.pause(error, deadline)?;
             }
         }
-        self.stats.waiting += began.elapsed();
         Ok(())
     }
 

@@ -146,13 +146,6 @@ impl Client {
         &self.stats
     }
 
-    /// The epoch of the snapshot that is held, if it is one for all shards.
-    #[must_use]
-    fn snapshot_epoch(&self) -> Option<u64> {
-        let first = self.views.first()?.snapshot?;
-        self.views.iter().all(|view| view.snapshot == Some(first)).then_some(first)
-    }
-
     /// A server's counters as JSON.
     ///
     /// # Errors
@@ -225,61 +218,48 @@ impl Client {
         self.stats.whole += VectorSize { bits, paper: bits };
     }
 
-    /// Brings the numbers of the model themselves into `x`, not rounded ones, and says of which version each shard's are.
-    /// Nothing changes for later pulls and pushes.
+    /// Reads the numbers of the model into `x` as the servers have them, not rounded, and returns which version each shard's
+    /// are. Nothing changes for later pulls and pushes.
     ///
     /// # Errors
     /// As [`Self::pull`]; [`ModelError::Empty`].
     pub fn exact(&mut self, x: &mut [f32]) -> Result<Vec<Stamp>, ModelError> {
-        self.check("the vector to read into", x.len())?;
-        let mut stamps = vec![Stamp::default(); self.views.len()];
-        self.read_all(&Request::Exact, x, |client, shard, answer| match answer {
-            Answer::Exact { stamp } => {
-                stamps[shard] = stamp;
-                Ok(())
-            }
-            _ => Err(client.malformed(shard)),
-        })?;
-        Ok(stamps)
+        self.numbers(false, x)
     }
 
-    /// Sends every shard a request that floats answer, and puts them into `x`.
-    fn read_all(
-        &mut self,
-        request: &Request<'_>,
-        x: &mut [f32],
-        mut take: impl FnMut(&mut Self, usize, Answer) -> Result<(), ModelError>,
-    ) -> Result<(), ModelError> {
-        self.exchange(
-            |_, _| Ok(Exchange::of(Frame::new(request))),
-            |client, shard, exchange| {
-                let (answer, floats) = client.accept(shard, exchange.answer())?;
-                let own = &mut x[client.views[shard].range.clone()];
-                payload::take_floats(floats, own).map_err(|_| client.malformed(shard))?;
-                take(client, shard, answer)
-            },
-        )?;
-        self.count_whole();
-        Ok(())
-    }
-
-    /// Brings the snapshot into `x`, as floats: its epoch, or `None` if shards are at different ones (then again).
+    /// Reads the snapshot into `x`, as floats. Returns its epoch, or `None` if the shards are at different ones: then read it
+    /// again.
     ///
     /// # Errors
     /// As [`Self::pull`]; [`ModelError::Empty`].
     pub fn snapshot(&mut self, x: &mut [f32]) -> Result<Option<u64>, ModelError> {
-        self.check("the vector for the snapshot", x.len())?;
-        self.read_all(&Request::Snapshot, x, |client, shard, answer| match answer {
-            Answer::Snapshot { epoch } => {
-                client.views[shard].snapshot = Some(epoch);
-                Ok(())
-            }
-            _ => Err(client.malformed(shard)),
-        })?;
+        let stamps = self.numbers(true, x)?;
+        for (view, stamp) in self.views.iter_mut().zip(&stamps) {
+            view.snapshot = Some(stamp.epoch);
+        }
         if !self.snapshot.is_empty() {
             self.snapshot.copy_from_slice(x);
         }
-        Ok(self.snapshot_epoch())
+        let first = stamps.first().map(|stamp| stamp.epoch);
+        Ok(first.filter(|first| stamps.iter().all(|stamp| stamp.epoch == *first)))
+    }
+
+    fn numbers(&mut self, snapshot: bool, x: &mut [f32]) -> Result<Vec<Stamp>, ModelError> {
+        self.check("the vector to read into", x.len())?;
+        let mut stamps = vec![Stamp::default(); self.views.len()];
+        self.exchange(
+            |_, _| Ok(Exchange::of(Frame::new(&Request::Numbers { snapshot }))),
+            |client, shard, exchange| {
+                let (Answer::Numbers { stamp }, floats) = client.accept(shard, exchange.answer())? else {
+                    return Err(client.malformed(shard));
+                };
+                stamps[shard] = stamp;
+                let own = &mut x[client.views[shard].range.clone()];
+                payload::take_floats(floats, own).map_err(|_| client.malformed(shard))
+            },
+        )?;
+        self.count_whole();
+        Ok(stamps)
     }
 }
 

@@ -93,10 +93,6 @@ pub struct ClientStats {
     pub reconnections: u64,
     /// Steps that a restarted server had forgotten, of the versions this worker had seen.
     pub forgotten: u64,
-    /// Time spent on encoding and decoding.
-    pub coding: Duration,
-    /// Time spent on waiting for servers.
-    pub waiting: Duration,
 }
 
 impl Default for ClientConfig {

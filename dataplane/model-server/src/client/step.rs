@@ -1,7 +1,5 @@
 //! Pulls and pushes.
 
-use std::time::Instant;
-
 use thc_codec::rounding::Rounding;
 use thc_codec::signs::mix;
 use thc_codec::{CodecError, norm};
@@ -101,8 +99,7 @@ impl Client {
     }
 
     /// What makes a push impossible as a whole, so that no shard takes a part of it.
-    pub(super) fn check_push(&mut self, gradient: &[f32], how: Push) -> Result<(), ModelError> {
-        let began = Instant::now();
+    fn check_push(&self, gradient: &[f32], how: Push) -> Result<(), ModelError> {
         if !(how.scale.is_finite() && how.scale >= 0.0) {
             let scale = how.scale;
             return Err(ModelError::Config(format!("scale is {scale}: give a finite number from 0")));
@@ -116,18 +113,11 @@ impl Client {
             let what = "the largest magnitude of a gradient";
             return Err(CodecError::Parameter { what, value: max, allowed: "finite numbers" }.into());
         }
-        self.stats.coding += began.elapsed();
         Ok(())
     }
 
     /// The push of a shard; nothing for one that does not run.
-    pub(super) fn push_frame(
-        &mut self,
-        shard: usize,
-        gradient: &[f32],
-        how: Push,
-    ) -> Result<Option<Frame>, ModelError> {
-        let began = Instant::now();
+    fn push_frame(&mut self, shard: usize, gradient: &[f32], how: Push) -> Result<Option<Frame>, ModelError> {
         let view = &mut self.views[shard];
         let (Some(ShardState::Running(_)), Some((incarnation, stamp))) = (view.found, view.stamp) else {
             return Ok(None);
@@ -144,16 +134,10 @@ impl Client {
             payload::encode_blocks(own, &view.blocks, |_| how.encoding, roundings, out)?
         };
         view.sequence = sequence;
-        self.stats.coding += began.elapsed();
         Ok(Some(frame))
     }
 
-    pub(super) fn take_pushed(
-        &mut self,
-        shard: usize,
-        frame: &[u8],
-        result: &mut Pushed,
-    ) -> Result<(), ModelError> {
+    fn take_pushed(&mut self, shard: usize, frame: &[u8], result: &mut Pushed) -> Result<(), ModelError> {
         use Reason::{Empty, Epoch, Future, Incarnation, Late};
         match split(frame) {
             Some((Answer::Pushed { delay }, [])) => {
@@ -186,7 +170,6 @@ impl Client {
     }
 
     fn take_pulled(&mut self, shard: usize, frame: &[u8]) -> Result<ShardState, ModelError> {
-        let began = Instant::now();
         let (Answer::Pulled(answer), vector) = self.accept(shard, frame)? else {
             return Err(self.malformed(shard));
         };
@@ -214,7 +197,6 @@ impl Client {
             view.seen = incarnation.map(|incarnation| (incarnation, stamp.version));
         }
         view.found = Some(found);
-        self.stats.coding += began.elapsed();
         Ok(found)
     }
 
