@@ -142,7 +142,7 @@ fn streams(len: usize, turns: usize, figures: &mut Vec<Figure>) {
     let first = vector(len);
     for bits in [32, 8] {
         let config = |worker| ClientConfig {
-            servers: vec![server.local().to_string()],
+            server: server.local().to_string(),
             secret: SECRET.into(),
             worker,
             ..ClientConfig::default()

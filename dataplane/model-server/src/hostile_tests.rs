@@ -41,7 +41,7 @@ fn server() -> ModelServer {
 
 fn client_of(server: &ModelServer, job: &str) -> Client {
     let config = ClientConfig {
-        servers: vec![server.local().to_string()],
+        server: server.local().to_string(),
         job: job.to_owned(),
         secret: SECRET.into(),
         timeout: Duration::from_secs(30),

@@ -39,7 +39,7 @@ fn spec() -> Spec {
 
 fn open(server: SocketAddr, worker: u16) -> Client {
     let config = ClientConfig {
-        servers: vec![server.to_string()],
+        server: server.to_string(),
         secret: SECRET.into(),
         worker,
         timeout: HANG,

@@ -8,7 +8,7 @@ use thc_model::{ModelBits, Pull, Push, Reason, Spec};
 
 #[test]
 fn sixty_four_workers() {
-    let running = [server(None)];
+    let running = server(None);
     let d = 2000;
     let spec = Spec {
         bits: ModelBits::Fixed(32),
@@ -45,14 +45,14 @@ fn sixty_four_workers() {
     }
 }
 
-fn server_of(running: &[thc_model::ModelServer]) -> thc_model::ModelJobStats {
-    running[0].stats().jobs["train"].clone()
+fn server_of(running: &thc_model::ModelServer) -> thc_model::ModelJobStats {
+    running.stats().jobs["train"].clone()
 }
 
 #[test]
 fn a_slow_worker_is_waited_for_by_nobody() {
     for delay in [None, Some(4)] {
-        let running = [server(None)];
+        let running = server(None);
         let spec = Spec { bits: ModelBits::Fixed(32), workers: 3, delay, ..Spec::sgd(64, 1.0) };
         let [mut slow, mut quick] = [0, 1].map(|worker| {
             let mut client = client(&running, worker, "m", spec.clone());
@@ -84,7 +84,7 @@ fn several_models_and_jobs_share_a_server() {
             .into(),
         ..setup::server_config(None)
     };
-    let running = [thc_model::ModelServer::start(config).unwrap()];
+    let running = thc_model::ModelServer::start(config).unwrap();
     for job in ["train", "other"] {
         for number in 0..4_u32 {
             let config = thc_model::ClientConfig { job: job.to_owned(), ..setup::config(&running, 0) };
@@ -97,5 +97,5 @@ fn several_models_and_jobs_share_a_server() {
             assert!(x.iter().all(|v| *v == number as f32));
         }
     }
-    assert_eq!(running[0].stats().jobs["other"].models.len(), 4);
+    assert_eq!(running.stats().jobs["other"].models.len(), 4);
 }

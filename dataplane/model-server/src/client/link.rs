@@ -38,10 +38,9 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// All servers of a configuration.
-    pub fn all(config: &ClientConfig) -> Vec<Arc<Self>> {
-        let peer = |server: &String| Arc::new(Self { server: server.clone(), job: config.job.clone() });
-        config.servers.iter().map(peer).collect()
+    /// The server of a configuration.
+    pub fn new(config: &ClientConfig) -> Arc<Self> {
+        Arc::new(Self { server: config.server.clone(), job: config.job.clone() })
     }
 
     /// The connection failed. Another connection may succeed.
@@ -353,7 +352,7 @@ mod tests {
         let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
         let addresses = vec![dead.local_addr().unwrap(), server.local()];
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let peer = &Peer::all(&ClientConfig::default())[0];
+        let peer = &Peer::new(&ClientConfig::default());
         let (_endpoint, connection) = runtime.block_on(reach_one(peer, addresses)).unwrap();
         assert_eq!(connection.remote_address(), server.local());
         let none = runtime.block_on(reach_one(peer, Vec::new())).err().unwrap();

@@ -157,8 +157,8 @@ impl Client {
                 self.stats.refused += 1;
             }
             _ => {
-                self.accept(shard, frame)?;
-                return Err(self.malformed(shard));
+                self.peer.accept(frame)?;
+                return Err(self.peer.malformed());
             }
         }
         Ok(())
@@ -170,8 +170,8 @@ impl Client {
     }
 
     fn take_pulled(&mut self, shard: usize, frame: &[u8]) -> Result<ShardState, ModelError> {
-        let (Answer::Pulled(answer), vector) = self.accept(shard, frame)? else {
-            return Err(self.malformed(shard));
+        let (Answer::Pulled(answer), vector) = self.peer.accept(frame)? else {
+            return Err(self.peer.malformed());
         };
         let range = self.views[shard].range.clone();
         let found = match answer {
@@ -179,7 +179,7 @@ impl Client {
             PullAnswer::Waiting { epoch } => ShardState::Waiting(epoch),
             PullAnswer::Running(stamp) => {
                 self.stats.pulled += payload::size(vector, range.len());
-                payload::decode(vector, &mut self.x[range]).map_err(|_| self.malformed(shard))?;
+                payload::decode(vector, &mut self.x[range]).map_err(|_| self.peer.malformed())?;
                 ShardState::Running(stamp)
             }
             PullAnswer::Unchanged(stamp) => self.take_flag(stamp),
@@ -187,9 +187,9 @@ impl Client {
                 self.x[range.clone()].copy_from_slice(&self.snapshot[range]);
                 self.take_flag(stamp)
             }
-            PullAnswer::Snapshot(_) => return Err(self.malformed(shard)),
+            PullAnswer::Snapshot(_) => return Err(self.peer.malformed()),
         };
-        let incarnation = self.links[self.views[shard].server].as_ref().map(|link| link.incarnation);
+        let incarnation = self.link.as_ref().map(|link| link.incarnation);
         let view = &mut self.views[shard];
         if let ShardState::Running(stamp) = found {
             self.stats.pulls += 1;
