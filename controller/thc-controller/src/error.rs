@@ -1,7 +1,8 @@
-//! What can go wrong. Why a request is refused is a [`tonic::Status`].
+//! The errors of the controller. A refused request is a [`Status`].
 
 use p4runtime_proto::p4info::P4InfoError;
 use std::path::{Path, PathBuf};
+use tonic::Status;
 
 /// An error of the controller.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +88,17 @@ pub enum ControllerError {
         /// Why.
         message: String,
     },
+}
+
+impl From<ControllerError> for Status {
+    fn from(error: ControllerError) -> Status {
+        match error {
+            ControllerError::Syntax { .. } | ControllerError::Value { .. } => {
+                Status::invalid_argument(error.to_string())
+            }
+            _ => Status::internal(error.to_string()),
+        }
+    }
 }
 
 impl ControllerError {

@@ -97,7 +97,7 @@ impl JobSpec {
                 "job name {name:?}: give 1 to {MAX_NAME} letters, digits, '-', '_' or '.'"
             )));
         }
-        asked.check().map_err(|error| Status::invalid_argument(error.to_string()))?;
+        asked.check()?;
         let mut section = asked.clone();
         let options = &mut section.options;
         if let Some(bits) = options.bits.filter(|bits| !(1..=4).contains(bits)) {

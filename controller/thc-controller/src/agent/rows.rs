@@ -5,7 +5,7 @@ use crate::error::ControllerError;
 use crate::plan::{self, Exclusions};
 use crate::store::Job;
 use crate::switch::{RefusedUpdate, Target, Written};
-use crate::switch_rows::{Owner, SwitchChanges, SwitchRows, owner};
+use crate::switch_rows::{Owner, SwitchRows, owner};
 use p4runtime_proto::v1::Update;
 use p4runtime_proto::v1::entity::Entity;
 use std::collections::BTreeSet;
@@ -67,7 +67,7 @@ impl Agent {
             };
             let desired = self.plan_rows()?;
             let changes = desired.changes(&actual, target.schema())?;
-            match write(target, changes, careful).await? {
+            match target.write(changes, careful).await? {
                 Written::All => {
                     self.actual = Some(desired);
                     return Ok(());
@@ -203,21 +203,6 @@ impl Agent {
 fn has_meter(update: &Update) -> bool {
     let entity = update.entity.as_ref().and_then(|entity| entity.entity.as_ref());
     matches!(entity, Some(Entity::TableEntry(row)) if row.meter_config.is_some())
-}
-
-/// Each part when those before it are made.
-async fn write(
-    target: &mut Target,
-    changes: SwitchChanges,
-    careful: bool,
-) -> Result<Written, ControllerError> {
-    for part in [changes.withdrawn, changes.others, changes.entered] {
-        match target.write(part, careful).await? {
-            Written::All => {}
-            refused => return Ok(refused),
-        }
-    }
-    Ok(Written::All)
 }
 
 fn failure(target: &Target, message: String) -> ControllerError {

@@ -1,8 +1,7 @@
 //! Declared jobs: a file's jobs are created, changed and deleted. A job that runs is left as it is.
 
-use super::grpc::section;
 use super::jobs::check_idle;
-use super::{Service, no_job, write_refusal};
+use super::{Service, no_job};
 use crate::section::JobSection;
 use crate::spec::JobSpec;
 use crate::store::Job;
@@ -56,7 +55,7 @@ impl Service {
     /// Makes jobs what an operator declares, or says what that would change. With `prune` jobs that are not
     /// declared are deleted.
     pub async fn apply(&self, asked: &v1::ApplyJobsRequest) -> Result<Vec<v1::JobChange>, Status> {
-        let jobs = asked.sections.iter().map(|text| section(text));
+        let jobs = asked.sections.iter().map(|text| JobSection::parse(text));
         let jobs: Vec<JobSection> = jobs.collect::<Result<_, _>>()?;
         let mut steps = self.steps(&jobs)?;
         if asked.prune {
@@ -100,7 +99,7 @@ impl Service {
                 tracing::warn!("the configuration: {}", refusal.message());
             }
         }
-        self.shared.save().await.map_err(write_refusal)
+        Ok(self.shared.save().await?)
     }
 
     /// Whether the jobs of a configuration can be.

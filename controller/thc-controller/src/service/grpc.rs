@@ -16,17 +16,12 @@ async fn finish<T: Send + 'static>(
     }
 }
 
-/// The section that a request has.
-pub(super) fn section(text: &str) -> Result<JobSection, Status> {
-    JobSection::parse(text).map_err(|error| Status::invalid_argument(error.to_string()))
-}
-
 type Reply<T> = Result<Response<T>, Status>;
 
 #[async_trait]
 impl Control for Service {
     async fn create_job(&self, request: Request<v1::CreateJobRequest>) -> Reply<v1::Job> {
-        let (service, asked) = (self.clone(), section(&request.into_inner().section)?);
+        let (service, asked) = (self.clone(), JobSection::parse(&request.into_inner().section)?);
         Ok(Response::new(finish(async move { service.create_job(&asked).await }).await?))
     }
 

@@ -1,6 +1,6 @@
 //! Jobs: created, changed, deleted.
 
-use super::{Service, no_job, write_refusal};
+use super::{Service, no_job};
 use crate::capacity::Capacity;
 use crate::live::TargetView;
 use crate::rack::RackPlace;
@@ -71,7 +71,7 @@ pub(crate) fn places<'a>(
 fn job_message(job: &Job, views: &BTreeMap<String, TargetView>) -> Result<v1::Job, Status> {
     let mut tables = job.tables.iter().map(|&id| id.into());
     Ok(v1::Job {
-        section: job.spec.shown().to_toml().map_err(write_refusal)?,
+        section: job.spec.shown().to_toml()?,
         table: tables.next().unwrap_or_default(),
         tables: tables.collect(),
         places: places(job, views).collect(),

@@ -10,7 +10,6 @@ mod targets;
 pub(crate) use counters::{JobReading, Reading, WorkerReading};
 pub(crate) use jobs::places;
 
-use crate::error::ControllerError;
 use crate::state::ControllerState;
 use crate::store::Store;
 use std::sync::Arc;
@@ -26,10 +25,6 @@ const ALIVE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Service {
     shared: Arc<ControllerState>,
-}
-
-fn write_refusal(error: ControllerError) -> Status {
-    Status::internal(error.to_string())
 }
 
 fn no_job(name: &str) -> Status {
@@ -60,7 +55,7 @@ impl Service {
             Ok(()) => Ok(done),
             Err(error) => {
                 self.shared.store().undo(undo);
-                Err(write_refusal(error))
+                Err(error.into())
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::Target;
 use super::status::{Written, explain, read_refusal, refuses_updates, silence};
 use crate::error::ControllerError;
-use crate::switch_rows::SwitchRows;
+use crate::switch_rows::{SwitchChanges, SwitchRows};
 use p4runtime_proto::config::P4Info;
 use p4runtime_proto::v1::get_forwarding_pipeline_config_request::ResponseType;
 use p4runtime_proto::v1::set_forwarding_pipeline_config_request::Action;
@@ -86,24 +86,26 @@ impl Target {
         }
     }
 
-    /// Writes updates in their order, in as many requests as servers take: gRPC's take messages of 4 MiB unless told otherwise.
-    /// With `careful` each has only a few, so that the switch can say which it refuses. A request with a
-    /// refused update is the last.
-    pub async fn write(&mut self, updates: Vec<Update>, careful: bool) -> Result<Written, ControllerError> {
-        let mut updates = updates.into_iter().peekable();
+    /// Makes changes, each part when those before it are made, in as many requests as servers take: gRPC's take messages of 4 MiB
+    /// unless told otherwise. With `careful` each has only a few updates, so that the switch can say which it refuses. A request
+    /// with a refused update is the last.
+    pub async fn write(&mut self, changes: SwitchChanges, careful: bool) -> Result<Written, ControllerError> {
         let most = if careful { FEW_UPDATES } else { usize::MAX };
-        while updates.peek().is_some() {
-            let mut room = MAX_WRITE;
-            let mut some = Vec::new();
-            while let Some(update) =
-                updates.next_if(|next| some.is_empty() || (some.len() < most && next.encoded_len() <= room))
-            {
-                room = room.saturating_sub(update.encoded_len());
-                some.push(update);
-            }
-            match self.write_some(some).await? {
-                Written::All => {}
-                refused => return Ok(refused),
+        for part in [changes.withdrawn, changes.others, changes.entered] {
+            let mut updates = part.into_iter().peekable();
+            while updates.peek().is_some() {
+                let mut room = MAX_WRITE;
+                let mut some = Vec::new();
+                while let Some(update) = updates
+                    .next_if(|next| some.is_empty() || (some.len() < most && next.encoded_len() <= room))
+                {
+                    room = room.saturating_sub(update.encoded_len());
+                    some.push(update);
+                }
+                match self.write_some(some).await? {
+                    Written::All => {}
+                    refused => return Ok(refused),
+                }
             }
         }
         Ok(Written::All)
