@@ -93,7 +93,7 @@ class ModelSpec:
     bounds: tuple[float, float] | None = None
     """The least and the largest value of a coordinate."""
     delay: int | None = None
-    """No gradient is taken that is older than so many steps; quick workers wait for slow ones then."""
+    """A gradient that is older than so many steps is refused."""
     seed: int = 0
     """The seed of the rounding of pulls."""
 
