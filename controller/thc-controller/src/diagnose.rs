@@ -112,8 +112,8 @@ fn before_session(place: &JobPlace, workers: u32) -> Option<Finding> {
     })
 }
 
-/// What is wrong with a session. Of packets that were dropped, came twice or belonged to another call only those
-/// between two readings count: problems that ended long ago are not reported.
+/// The problems of a session. Packets that were dropped, came twice or belonged to another call count only if they came
+/// between the two readings: problems that ended long ago are not reported.
 fn session_findings(first: &JobReading, last: &JobReading) -> Vec<Finding> {
     let mut found = Vec::new();
     let silent = |worker: &WorkerReading| worker.silent.unwrap_or(f64::INFINITY);
@@ -185,7 +185,7 @@ fn slowest_worker(readings: &[&JobReading], behind: u64) -> Option<u32> {
     slow.filter(|_| readings.len() > 1).map(u32::from)
 }
 
-/// What was counted between two readings. A target that was restarted counts from zero.
+/// The count between two readings. A target that was restarted counts from zero.
 fn since(now: u64, then: u64) -> u64 {
     if now < then { now } else { now - then }
 }

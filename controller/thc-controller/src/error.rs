@@ -20,7 +20,7 @@ pub enum ControllerError {
     Syntax {
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         message: String,
     },
     /// A value that cannot be.
@@ -28,9 +28,9 @@ pub enum ControllerError {
     Value {
         /// The key.
         key: String,
-        /// What it says.
+        /// The value.
         value: String,
-        /// What to do.
+        /// The remedy.
         mend: String,
     },
     /// The P4Info is unusable.
@@ -53,13 +53,13 @@ pub enum ControllerError {
     Target {
         /// Its name.
         target: String,
-        /// What is wrong, and what to do.
+        /// The problem and the remedy.
         message: String,
     },
     /// The state file is another controller's, damaged, or does not fit the configuration.
     #[error("{message}")]
     State {
-        /// What is wrong with which file, and what to do.
+        /// The file, the problem and the remedy.
         message: String,
     },
     /// The state file cannot be written, or its lock.
@@ -83,7 +83,7 @@ pub enum ControllerError {
     /// A certificate or key is unusable.
     #[error("certificates of {what}: {message}")]
     Tls {
-        /// What the file is for.
+        /// The purpose of the file.
         what: String,
         /// Why.
         message: String,
@@ -107,7 +107,7 @@ impl ControllerError {
         ControllerError::Target { target: name.to_owned(), message: message.into() }
     }
 
-    /// What is wrong with a text that should be TOML of ours.
+    /// The error of a text that is no TOML of ours.
     pub(crate) fn syntax(text: &str, error: &toml::de::Error) -> ControllerError {
         let at = error.span().map_or(0, |span| span.start.min(text.len()));
         let line = text.get(..at).map_or(0, |before| before.matches('\n').count()) + 1;

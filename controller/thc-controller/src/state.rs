@@ -1,4 +1,4 @@
-//! What the targets' agents and those who ask share.
+//! The state that the targets' agents and the service share.
 
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
@@ -53,7 +53,7 @@ pub struct ControllerState {
     turns: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-/// Nobody panics while holding one of these, and if somebody did, the data would be whole.
+/// No thread panics while it holds one of these, and if one did, the data would be whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -136,12 +136,12 @@ impl ControllerState {
         lock(&self.unsaved).map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// What was seen of the targets last, by name.
+    /// The last observations of the targets, by name.
     pub fn views(&self) -> MutexGuard<'_, BTreeMap<String, TargetView>> {
         lock(&self.views)
     }
 
-    /// What workers reported last.
+    /// The last report of each worker.
     pub fn reports(&self) -> MutexGuard<'_, BTreeMap<(String, u8), WorkerReport>> {
         lock(&self.reports)
     }

@@ -28,7 +28,7 @@ use thc_protocol::session::Registry;
 use thc_transport::frame::Mac;
 use tokio::sync::{mpsc, watch};
 
-/// How often it is looked what is due.
+/// The time between two looks at what is due.
 const TICK: Duration = Duration::from_millis(250);
 /// The longest time until an absent target is tried again. The time grows with each try, so a server that
 /// restarts at once has its jobs at once.
@@ -60,18 +60,18 @@ struct RefusedJob {
     announced: bool,
 }
 
-/// What a target says of itself when it is connected.
+/// The properties that a target reports when it is connected.
 #[derive(Debug, Default)]
 struct Reported {
-    /// The packets that it does.
+    /// The forms of packets that it supports.
     forms: Option<Forms>,
-    /// How many packets it holds for all jobs, if it says so, as a thc-ps does (P41).
+    /// The packets that it holds for all jobs (P41), which a thc-ps reports.
     room: Option<Room>,
-    /// Whether its program keeps and tells congestion marks (P46).
+    /// Whether its program keeps congestion marks (P46).
     marks: bool,
 }
 
-/// What was read of a target's counters.
+/// Readings of a target's counters.
 #[derive(Debug, Default)]
 struct Readings {
     /// When packets of a member were counted last, for the registry.
@@ -81,7 +81,7 @@ struct Readings {
     ticks: u32,
 }
 
-/// What a target has refused.
+/// Jobs and tables that a target has refused.
 #[derive(Debug, Default)]
 struct Refused {
     /// Jobs by number: it has none of their rows until they are tried again.
@@ -101,11 +101,11 @@ pub struct Agent {
     readings: Readings,
     /// Ethernet addresses of those who joined.
     macs: BTreeMap<SocketAddr, Mac>,
-    /// What the target holds, as far as is known.
+    /// The rows that the target holds, if they are known.
     actual: Option<SwitchRows>,
     refused: Refused,
     started: Instant,
-    /// What the log says of the target already, since it was there last.
+    /// Complaints that the log has already, since the target was connected last.
     complaints: BTreeSet<String>,
     /// When its rows were compared with what was written last.
     compared: Option<Instant>,

@@ -1,4 +1,4 @@
-//! What an agent does when its target is connected: the program, and then all rows.
+//! Brings a connected target to the desired state: the program, and then all rows.
 
 use super::{Agent, FIRST_RETRY, Refused, Reported};
 use crate::capacity::{self, Forms};
@@ -7,7 +7,7 @@ use crate::switch::Target;
 use crate::switch_rows::SwitchRows;
 use std::time::Instant;
 
-/// What is wrong with the program of a target, and what to do.
+/// The complaint about a target's program, and the remedy.
 const ANOTHER: &str = "it has another program than its device_config";
 const REPLACE: &str = "run the controller with --replace-program to load that one, which empties the target";
 

@@ -92,7 +92,7 @@ impl Agent {
         }
     }
 
-    /// What it should hold, except what it has refused or has no room for.
+    /// The rows that the target should hold, except those that it has refused or has no room for.
     fn plan_rows(&mut self) -> Result<SwitchRows, ControllerError> {
         loop {
             let but = self.exclusions();

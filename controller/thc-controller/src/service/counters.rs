@@ -35,7 +35,7 @@ pub struct JobReading {
     pub workers: Vec<WorkerReading>,
 }
 
-/// What is known of a worker of a job on one target.
+/// A worker of a job on one target.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerReading {
     /// Its number.
@@ -51,7 +51,7 @@ pub struct WorkerReading {
     pub report: Option<WorkerReport>,
 }
 
-/// What was counted of a job on a target; `None` if nothing was read yet.
+/// The counters of a job on a target; `None` if none were read yet.
 fn read_job(
     job: &Job,
     target: &str,
@@ -99,7 +99,7 @@ impl Service {
         Reading { jobs: jobs.collect(), carrier }
     }
 
-    /// What is wrong with a job, and what to do. Counters are read several times, some seconds apart.
+    /// The problems of a job, and their remedies. Counters are read several times, some seconds apart.
     pub async fn diagnose(&self, name: &str) -> Result<v1::DiagnoseResponse, Status> {
         self.job(name)?;
         let mut readings = vec![self.counters(Some(name))];

@@ -11,14 +11,14 @@ use thc_control_proto::v1;
 use thc_control_proto::v1::job_change::Kind;
 use tonic::Status;
 
-/// What is to be done about one job.
+/// The step that makes one job as declared.
 struct Step {
     change: v1::JobChange,
     /// The job's section after the change; empty if the job is deleted.
     next: JobSection,
 }
 
-/// What is asked for, with what the job has already where that would be chosen.
+/// The declared section, with the job's own values for keys that the controller would choose.
 fn fill(job: &Job, asked: &JobSection) -> JobSection {
     let was = job.spec.section.clone();
     let mut filled = asked.clone();
@@ -31,7 +31,7 @@ fn fill(job: &Job, asked: &JobSection) -> JobSection {
     filled
 }
 
-/// What differs between two specs, key by key as they are shown; secrets are not.
+/// The keys in which two specs differ, as they are shown; secrets are not.
 fn differences(actual: &JobSpec, desired: &JobSpec) -> Vec<String> {
     let mut found = Vec::new();
     if actual.config().cookie != desired.config().cookie {
@@ -115,7 +115,7 @@ impl Service {
         jobs.iter().map(|asked| self.step(asked)).collect()
     }
 
-    /// What is to be done about one job.
+    /// The step that makes one job as declared.
     fn step(&self, asked: &JobSection) -> Result<Step, Status> {
         let job = self.shared.store().jobs.get(asked.name()).cloned();
         let step = |kind: Kind, differences, next| Step {
@@ -137,7 +137,7 @@ impl Service {
         Ok(step(kind, differences, next))
     }
 
-    /// Does it; what refuses it is in the result.
+    /// Carries out a step. The reason of a refusal is in the result.
     async fn take(&self, step: Step) -> v1::JobChange {
         let Step { change, next } = step;
         let done = match change.kind() {

@@ -225,7 +225,7 @@ impl Service {
         self.delete(name).await
     }
 
-    /// The same while no other change of it is made.
+    /// [`Self::delete_job`] while no other change of the job is made.
     pub(super) async fn delete(&self, name: &str) -> Result<(), Status> {
         let job = self.change(name, |store| store.remove(name).ok_or_else(|| no_job(name))).await?;
         self.shared.reports().retain(|(job, _), _| job != name);

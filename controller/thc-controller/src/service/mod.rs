@@ -1,4 +1,4 @@
-//! What operators and workers ask, done: jobs, tables, joins, counters.
+//! The requests of operators and workers: jobs, joins, diagnosis.
 
 mod counters;
 mod declared;
@@ -21,7 +21,7 @@ const PROMISE: u64 = 10;
 /// A worker whose packets came this recently keeps its number.
 const ALIVE: Duration = Duration::from_secs(5);
 
-/// Does what is asked.
+/// The controller's service.
 #[derive(Clone, Debug)]
 pub struct Service {
     shared: Arc<ControllerState>,
@@ -32,7 +32,7 @@ fn no_job(name: &str) -> Status {
 }
 
 impl Service {
-    /// Over this state.
+    /// The service of this state.
     pub fn new(shared: Arc<ControllerState>) -> Service {
         Service { shared }
     }
@@ -60,7 +60,7 @@ impl Service {
         }
     }
 
-    /// Lets these targets get what the store wants; none of them may refuse rows of this job.
+    /// Writes the store's rows to these targets, none of which may refuse rows of this job.
     async fn sync_job(&self, name: &str, targets: &[String]) -> Result<(), Status> {
         self.shared.sync(targets).await?;
         let views = self.shared.views();

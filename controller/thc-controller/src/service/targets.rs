@@ -1,4 +1,4 @@
-//! Targets: what they hold, and what they have room for.
+//! Targets, and the use of their capacity.
 
 use super::Service;
 use crate::config::TargetConfig;
@@ -7,7 +7,7 @@ use crate::store::Store;
 use std::collections::BTreeMap;
 use thc_control_proto::v1;
 
-/// What jobs take of a target's room.
+/// The use of a target's capacity by jobs.
 #[derive(Default)]
 struct Used {
     data_slots: u32,
@@ -16,7 +16,7 @@ struct Used {
     rows: [u32; 4],
 }
 
-/// What jobs take of each target's room, from one pass over them.
+/// The use of each target's capacity, from one pass over the jobs.
 fn used_room(store: &Store) -> BTreeMap<&str, Used> {
     let mut all: BTreeMap<&str, Used> = BTreeMap::new();
     for job in store.jobs.values() {

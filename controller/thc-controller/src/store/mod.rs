@@ -1,5 +1,5 @@
-//! What the controller remembers: jobs, their placements, their tables and their sessions. It is kept in a
-//! file, so that a restarted controller goes on where it was.
+//! The jobs, their placements, their tables and their sessions. A file keeps them, so that a restarted controller goes
+//! on where it was.
 
 mod job;
 mod tables;
@@ -21,7 +21,7 @@ use tonic::Status;
 /// Fewer packets under way than that are worth a warning.
 const FEW: u32 = 16;
 
-/// All of it.
+/// The store.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Store {
     /// The jobs by name.

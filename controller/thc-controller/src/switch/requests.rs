@@ -47,7 +47,7 @@ impl Target {
         Ok(config.and_then(|config| config.p4info))
     }
 
-    /// What it says of its program; `None` if it answers with this code.
+    /// Its pipeline configuration; `None` if it answers with this code.
     async fn program(
         &mut self,
         response_type: ResponseType,

@@ -1,4 +1,4 @@
-//! What Prometheus reads.
+//! The metrics for Prometheus.
 
 use crate::live::CARRIER;
 use crate::service::{JobReading, Service, WorkerReading, places};
