@@ -5,7 +5,7 @@ use crate::error::ControllerError;
 use crate::plan::{self, Exclusions};
 use crate::store::Job;
 use crate::switch::{RefusedUpdate, Target, Written};
-use crate::switch_rows::{Owner, SwitchRows, owner};
+use crate::switch_rows::{Owner, owner};
 use p4runtime_proto::v1::Update;
 use p4runtime_proto::v1::entity::Entity;
 use std::collections::BTreeSet;
@@ -65,7 +65,16 @@ impl Agent {
                 Some(actual) => (actual, false),
                 None => (target.read_rows().await?, true),
             };
-            let desired = self.plan_rows()?;
+            let desired = loop {
+                let but = self.exclusions();
+                let desired = plan::target_rows_except(&self.config, &self.shared.store(), &but);
+                match desired {
+                    Err(error @ ControllerError::Room { table, .. }) if !but.tables.contains(&table) => {
+                        self.exclude_table(table, &error.to_string());
+                    }
+                    desired => break desired?,
+                }
+            };
             let changes = desired.changes(&actual, target.schema())?;
             match target.write(changes, careful).await? {
                 Written::All => {
@@ -89,20 +98,6 @@ impl Agent {
         Exclusions {
             jobs: self.refused.jobs.keys().copied().collect(),
             tables: self.refused.tables.keys().copied().collect(),
-        }
-    }
-
-    /// The rows that the target should hold, except those that it has refused or has no room for.
-    fn plan_rows(&mut self) -> Result<SwitchRows, ControllerError> {
-        loop {
-            let but = self.exclusions();
-            let desired = plan::target_rows_except(&self.config, &self.shared.store(), &but);
-            match desired {
-                Err(error @ ControllerError::Room { table, .. }) if !but.tables.contains(&table) => {
-                    self.exclude_table(table, &error.to_string());
-                }
-                desired => return desired,
-            }
         }
     }
 

@@ -88,7 +88,7 @@ impl Service {
             }
             let made = self.homes(&next).and_then(|homes| {
                 self.shared.store().change(&change.job, |store| match store.jobs.get(&change.job).cloned() {
-                    None => homes.add(store, &next),
+                    None => store.add(homes.spec(&next, store.free_number())?, &homes.rooms),
                     Some(job) => {
                         check_idle(&job, "it is changed at the next start")?;
                         store.replace(homes.spec(&next, job.spec.number())?, &homes.rooms)

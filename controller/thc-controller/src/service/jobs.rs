@@ -7,7 +7,7 @@ use crate::rack::RackPlace;
 use crate::section::JobSection;
 use crate::spec::{JobSpec, ShareServers};
 use crate::state::TargetHandle;
-use crate::store::{Job, Store};
+use crate::store::Job;
 use std::collections::BTreeMap;
 use thc_control_proto::v1;
 use thc_p4::rows::{RackRow, Row};
@@ -37,11 +37,6 @@ impl Homes {
     pub(super) fn spec(&self, asked: &JobSection, number: u16) -> Result<JobSpec, Status> {
         let targets = if self.shared.is_some() { Vec::new() } else { self.names() };
         JobSpec::from_request(&JobSection { targets, ..asked.clone() }, number, self.shared.as_ref())
-    }
-
-    pub(super) fn add(&self, store: &mut Store, asked: &JobSection) -> Result<(), Status> {
-        store.check_name(asked.name())?;
-        store.add(self.spec(asked, store.free_number())?, &self.rooms)
     }
 }
 
@@ -88,7 +83,7 @@ impl Service {
         // What is away cannot take it: better known before anything is written.
         names.iter().try_for_each(|name| self.check_connected(name))?;
         let name = asked.name();
-        self.change(name, |store| homes.add(store, asked)).await?;
+        self.change(name, |store| store.add(homes.spec(asked, store.free_number())?, &homes.rooms)).await?;
         let Err(refusal) = self.sync_job(name, &names).await else {
             tracing::info!("job {name}: made on {}", names.join(", "));
             return self.job(name);

@@ -26,12 +26,6 @@ pub struct StoredTable {
 }
 
 impl StoredTable {
-    fn new(wire: &WireTable, number: u8) -> StoredTable {
-        let &WireTable { bits, granularity, fraction, values, form, .. } = wire;
-        let form = (form.width(), form.sums());
-        StoredTable { bits, granularity, fraction, values, form, number }
-    }
-
     pub(super) fn matches(&self, wire: &WireTable) -> bool {
         (self.bits, self.values, self.fraction, self.form())
             == (wire.bits, wire.values, wire.fraction, wire.form)
@@ -75,7 +69,10 @@ impl Store {
                 None => {
                     let taken: BTreeSet<u8> = self.tables.values().map(|table| table.number).collect();
                     let number = (0..=u8::MAX).find(|number| !taken.contains(number)).unwrap_or(u8::MAX);
-                    self.tables.insert(id, StoredTable::new(wire, number));
+                    let &WireTable { bits, granularity, fraction, values, form, .. } = wire;
+                    let form = (form.width(), form.sums());
+                    let table = StoredTable { bits, granularity, fraction, values, form, number };
+                    self.tables.insert(id, table);
                 }
             }
             if ids.contains(&id) {
