@@ -10,13 +10,7 @@ use thc_model::{ModelBits, Pull, Push, Reason, Spec};
 fn sixty_four_workers() {
     let running = server(None);
     let d = 2000;
-    let spec = Spec {
-        bits: ModelBits::Fixed(32),
-        shard: 512,
-        workers: 64,
-        delay: Some(300),
-        ..Spec::sgd(d as u64, 1.0)
-    };
+    let spec = Spec { bits: ModelBits::Fixed(32), shard: 512, workers: 64, ..Spec::sgd(d as u64, 1.0) };
     std::thread::scope(|scope| {
         for worker in 0..64 {
             let (running, spec) = (&running, spec.clone());
@@ -29,7 +23,6 @@ fn sixty_four_workers() {
                     let (pushed, pulled) =
                         client.push_pull(&vec![1.0; d], Push::bits(32), &mut x, Pull::default()).unwrap();
                     assert_eq!(pushed.accepted_shards, 4, "{pushed:?}");
-                    assert!(pushed.delay <= 300);
                     for (x, stamp) in x.chunks(512).zip(pulled.stamps()) {
                         assert!(x.iter().all(|v| *v == -(stamp.version as f32)));
                     }
@@ -41,7 +34,7 @@ fn sixty_four_workers() {
     assert_eq!(stats.pushes, 4 * 64 * 8);
     for shard in &stats.models[0].shards {
         assert_eq!(shard.version, 64 * 8);
-        assert!(shard.longest_delay <= 300);
+        assert!(shard.longest_delay < 64 * 8);
     }
 }
 
