@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.02, help="learning rate (%(default)s)")
     parser.add_argument("--bits", type=int, default=4, help="bits of a gradient's coordinate; the model has 8 (%(default)s)")
     parser.add_argument("--slow", type=float, default=4.0, help="how much slower the last rank is (%(default)s)")
-    parser.add_argument("--delay", type=int, help="most steps that a gradient may be old: quick ranks wait")
+    parser.add_argument("--delay", type=int, help="most steps that a gradient may be old: older ones are refused")
     parser.add_argument("--correct", action="store_true", help="with SVRG's correction, in epochs of 100 steps")
     arguments = parser.parse_args()
 

@@ -103,11 +103,11 @@ fn fate(pushed: thc_model::Pushed) -> Fate {
 impl Model {
     /// `spec` is a [`Spec`] as JSON.
     #[new]
-    #[pyo3(signature = (*, servers, model, spec, secret, job, worker, seed, timeout))]
+    #[pyo3(signature = (*, server, model, spec, secret, job, worker, seed, timeout))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
-        servers: Vec<String>,
+        server: String,
         model: &str,
         spec: &str,
         secret: &str,
@@ -121,7 +121,7 @@ impl Model {
             let spec: Spec = serde_json::from_str(spec).map_err(|error| error.to_string())?;
             let timeout = timeout.map_or(Ok(defaults.timeout), |time| time.read("timeout"))?;
             let secret = secret.into();
-            Ok((ClientConfig { servers, job: job.to_owned(), secret, worker, timeout, seed }, spec))
+            Ok((ClientConfig { server, job: job.to_owned(), secret, worker, timeout, seed }, spec))
         };
         let (config, spec) = prepared().map_err(|message: String| errors::config(py, &message))?;
         let opened = py.detach(|| Client::open(config, model, spec));
@@ -213,14 +213,12 @@ impl Model {
         ] {
             dict.set_item(key, value)?;
         }
-        dict.set_item("coding", stats.coding.as_secs_f64())?;
-        dict.set_item("waiting", stats.waiting.as_secs_f64())?;
         Ok(dict)
     }
 
     /// What a server counts, as JSON.
-    fn server_stats(&self, py: Python<'_>, server: usize) -> PyResult<String> {
-        self.with_client(py, |client| client.server_stats(server).map(|stats| stats.to_string()))
+    fn server_stats(&self, py: Python<'_>) -> PyResult<String> {
+        self.with_client(py, |client| client.server_stats().map(|stats| stats.to_string()))
     }
 
     /// Leaves. A second time nothing happens.
@@ -239,7 +237,7 @@ pub struct ModelServer {
 #[pymethods]
 impl ModelServer {
     #[new]
-    #[pyo3(signature = (*, secret, job, listen, state, durable, threads, lease))]
+    #[pyo3(signature = (*, secret, job, listen, state, durable, threads))]
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
@@ -249,7 +247,6 @@ impl ModelServer {
         state: Option<PathBuf>,
         durable: Option<Time>,
         threads: Option<usize>,
-        lease: Option<Time>,
     ) -> PyResult<Self> {
         let defaults = ModelServerConfig::default();
         let prepared = || {
@@ -260,7 +257,6 @@ impl ModelServer {
                 state,
                 durable: Interval(time("durable", durable, defaults.durable.0)?),
                 threads: threads.unwrap_or(defaults.threads),
-                lease: Interval(time("lease", lease, defaults.lease.0)?),
                 ..defaults
             })
         };

@@ -49,9 +49,9 @@ def scripts() -> dict[str, list[str]]:
         else:
             assert language == "sh", text
             step = text
-        if language == "console" and "counters train" in step:
-            # Counters are read once a second, and sessions begin in a moment.
-            step += """\nagain 'thc-controller counters train | grep "IN SUMS"'\nagain 'thc-controller job list | grep running'"""
+        if language == "console" and " running " in text:
+            # A session begins in a moment.
+            step += """\nagain 'thc-controller job list | grep running'"""
         if "thc-controller run --config" in step:
             # Its target is there in a moment; one that wants certificates says so.
             step += "\nagain 'listens 9700'\nagain 'thc-controller target list 2>&1 | grep -E \"connected|TLS\"'"

@@ -172,7 +172,7 @@ class Model:
     def __new__(
         cls,
         *,
-        servers: Sequence[str],
+        server: str,
         model: str,
         spec: str,
         secret: str,
@@ -200,7 +200,7 @@ class Model:
         array: npt.NDArray[np.float32],
     ) -> tuple[tuple[int, int, list[tuple[int, str]]], tuple[bool, int | None, bool, list[int], list[int], list[int]]]: ...
     def stats(self) -> dict[str, Any]: ...
-    def server_stats(self, server: int) -> str: ...
+    def server_stats(self) -> str: ...
     def close(self) -> None: ...
 
 @final
@@ -214,7 +214,6 @@ class ModelServer:
         state: str | PathLike[str] | None,
         durable: float | str | None,
         threads: int | None,
-        lease: float | str | None,
     ) -> ModelServer: ...
     @property
     def address(self) -> str: ...

@@ -83,7 +83,7 @@ impl Trained {
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let config = |worker| thc_model::ClientConfig {
-                servers: vec![server.clone()],
+                server: server.clone(),
                 job: "1".to_owned(),
                 secret: SECRET.into(),
                 worker,

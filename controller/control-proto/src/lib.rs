@@ -1,6 +1,6 @@
 //! The requests and answers of thc-controller's gRPC service ([`v1`]).
 //!
-//! Operators' tools use jobs, tables, counters and diagnosis. Workers use
+//! Operators' tools use jobs, targets and diagnosis. Workers use
 //! [`join`](v1::control_client::ControlClient::join) and [`report`](v1::control_client::ControlClient::report).
 #![forbid(unsafe_code)]
 

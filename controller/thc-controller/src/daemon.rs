@@ -16,10 +16,8 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use thc_control_proto::v1::control_server::SERVICE_NAME;
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
-use tonic_health::ServingStatus;
 
 /// Requests that may wait for an agent.
 const ROOM: usize = 64;
@@ -55,22 +53,15 @@ impl Daemon {
         {
             switch::client_config(target)?;
         }
-        let handle = |config| TargetHandle { config, commands: mpsc::channel(1).0 };
+        let handle = |config| TargetHandle { config, syncs: mpsc::channel(1).0 };
         let targets = self.config.targets.into_iter().map(handle).collect();
         let service = Service::new(Arc::new(ControllerState::new(file, store, targets)));
         service.find_servers().and_then(|()| service.check(&self.config.jobs)).map_err(refusal_error)?;
         Ok(kept)
     }
 
-    /// Whether it has certificates, of its own or for targets, which SIGHUP makes it read again.
-    #[must_use]
-    pub fn has_certificates(&self) -> bool {
-        self.config.tls.is_some() || self.config.targets.iter().any(|target| target.service.ca.is_some())
-    }
-
     /// Runs until `stop`; the targets then go on as they are. `ready` is called when it can take requests;
-    /// absent targets are tried again and again. Each message of `reread` makes it read its certificates
-    /// again.
+    /// absent targets are tried again and again.
     ///
     /// # Errors
     /// [`ControllerError::Listen`], [`ControllerError::State`], [`ControllerError::Tls`], or the error of an
@@ -78,7 +69,6 @@ impl Daemon {
     pub async fn run(
         self,
         stop: impl Future<Output = ()>,
-        mut reread: mpsc::Receiver<()>,
         ready: impl FnOnce(Addresses),
     ) -> Result<(), ControllerError> {
         let config = self.config;
@@ -88,9 +78,9 @@ impl Daemon {
         let mut handles = Vec::new();
         let mut queues = Vec::new();
         for target in config.targets.clone() {
-            let (commands, queue) = mpsc::channel(ROOM);
+            let (syncs, queue) = mpsc::channel(ROOM);
             queues.push((target.clone(), queue));
-            handles.push(TargetHandle { config: target, commands });
+            handles.push(TargetHandle { config: target, syncs });
         }
         let shared = Arc::new(ControllerState::new(file, store, handles));
         let service = Service::new(Arc::clone(&shared));
@@ -98,17 +88,13 @@ impl Daemon {
         service.apply_configured(&config.jobs).await.map_err(refusal_error)?;
 
         let listeners = Listeners::open(&config).await?;
-        let (reporter, health) = tonic_health::server::health_reporter();
-        for service in ["", SERVICE_NAME] {
-            reporter.set_service_status(service, ServingStatus::Serving).await;
-        }
         let (stopping, stopped) = watch::channel(false);
         let mut tasks = tokio::task::JoinSet::new();
         for (target, queue) in queues {
             tasks.spawn(Agent::new(target, Arc::clone(&shared)).run(queue, stopped.clone()));
         }
-        let (addresses, certificates) = (listeners.addresses, listeners.certificates.clone());
-        if let Some(certificates) = &certificates {
+        let addresses = listeners.addresses;
+        if let Some(certificates) = &listeners.certificates {
             let _ = shared.certificates.set(Arc::clone(certificates));
             let (watched, mut end) = (Arc::clone(certificates), stopped.clone());
             tasks.spawn(async move {
@@ -118,7 +104,7 @@ impl Daemon {
                 }
             });
         }
-        let serving = listeners.serve(service, health, &mut tasks, &stopped);
+        let serving = listeners.serve(service, &mut tasks, &stopped);
         let notify = Notify::from_environment();
         notify.say("READY=1");
         ready(addresses);
@@ -133,14 +119,7 @@ impl Daemon {
                 notify.say("WATCHDOG=1");
             }
         };
-        let rereading = async {
-            while reread.recv().await.is_some() {
-                certificates.iter().for_each(|of_service| of_service.ask());
-            }
-            std::future::pending::<()>().await;
-        };
         let ended = tokio::select! {
-            () = rereading => Ok(()),
             () = &mut stop => Ok(()),
             () = alive => Ok(()),
             result = &mut serving => result

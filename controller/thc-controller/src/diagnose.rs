@@ -1,16 +1,18 @@
-//! Says in words, from counters, why no traffic flows and which worker is slow.
+//! Finds in a job's counters why no traffic flows, and which worker is slow.
 
+use crate::live::CARRIER;
+use crate::service::{JobReading, Reading, WorkerReading};
+use crate::store::IN_SUMS;
 use thc_control_proto::v1::finding::Severity;
-use thc_control_proto::v1::{
-    Drop, Finding, JobCounters, JobPlace, ReadCountersResponse, Target, TargetCounters, WorkerCounters,
-};
+use thc_control_proto::v1::{Finding, JobPlace, Target};
+use thc_protocol::aggregator::{DropReason, Event};
 
 /// Seconds of silence after which a worker counts as missing while others send.
 const MISSED: f64 = 2.0;
 /// Below this share of repeated packets nothing needs to be done.
 const FEW_REPEATED: f64 = 0.02;
 
-/// What is looked at.
+/// What the findings follow from.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     /// How many workers the job has.
@@ -18,7 +20,7 @@ pub struct Seen<'a> {
     /// Its places on its targets.
     pub places: &'a [JobPlace],
     /// Its counters, read some seconds apart, the latest last.
-    pub readings: &'a [ReadCountersResponse],
+    pub readings: &'a [Reading],
     /// All targets.
     pub targets: &'a [Target],
     /// Targets that refuse rows of it, and why.
@@ -56,7 +58,7 @@ pub fn findings(seen: &Seen<'_>) -> Vec<Finding> {
     let (mut members, mut results) = (0, 0);
     for place in &running {
         let jobs = seen.readings.iter().flat_map(|all| &all.jobs);
-        let readings: Vec<&JobCounters> = jobs.filter(|job| job.target == place.target).collect();
+        let readings: Vec<&JobReading> = jobs.filter(|job| job.target == place.target).collect();
         let (Some(first), Some(last)) = (readings.first(), readings.last()) else {
             let what = format!("no counters of target {} have been read yet", place.target);
             found.push(note(None, what, "ask again in a second"));
@@ -72,12 +74,19 @@ pub fn findings(seen: &Seen<'_>) -> Vec<Finding> {
             at_place.iter_mut().for_each(|finding| finding.what += &format!(" (at target {})", place.target));
         }
         found.append(&mut at_place);
-        (members, results) = (members.max(last.workers.len()), results + last.results);
+        (members, results) = (members.max(last.workers.len()), results + last.answers[0]);
     }
     if let (Some(first), Some(last)) = (seen.readings.first(), seen.readings.last()) {
-        for target in &last.targets {
-            let then = first.targets.iter().find(|then| then.target == target.target);
-            found.extend(carrier_findings(then, target));
+        for (target, now) in &last.carrier {
+            let then = first.carrier.get(target).copied().unwrap_or_default();
+            let names = CARRIER.iter().map(|(_, name)| *name);
+            found.extend(recent_drops(names, &then, now).map(|(name, packets)| {
+                let reason = reason(name);
+                let text = format!(
+                    "target {target}: {packets} packets of no job were dropped in the last seconds: {reason}"
+                );
+                note(None, text, mend_of(name))
+            }));
         }
     }
     if !running.is_empty() && found.is_empty() {
@@ -103,47 +112,48 @@ fn before_session(place: &JobPlace, workers: u32) -> Option<Finding> {
     })
 }
 
-/// What is wrong with a session. Of packets that were dropped, came twice or belonged to another call only those
-/// between two readings count: problems that ended long ago are not reported.
-fn session_findings(first: &JobCounters, last: &JobCounters) -> Vec<Finding> {
+/// The problems of a session. Packets that were dropped, came twice or belonged to another call count only if they came
+/// between the two readings: problems that ended long ago are not reported.
+fn session_findings(first: &JobReading, last: &JobReading) -> Vec<Finding> {
     let mut found = Vec::new();
-    let silent = |worker: &WorkerCounters| worker.silent.unwrap_or(f64::INFINITY);
+    let silent = |worker: &WorkerReading| worker.silent.unwrap_or(f64::INFINITY);
     let liveliest = last.workers.iter().map(silent).fold(f64::INFINITY, f64::min);
     let idle = liveliest > MISSED;
-    if last.workers.iter().all(|worker| worker.packets == 0) {
+    if last.workers.iter().all(|worker| worker.counted.packets == 0) {
         let mend = "workers joined but send nothing: are they computing? Is UDP from them to the aggregator's port let through?";
         found.push(problem(None, "no packet of any worker has come".to_owned(), mend));
     } else if idle {
         let mend = "if training should be going on, look at the workers: all wait for something else";
         found.push(note(None, format!("nobody has sent for {liveliest:.0} s"), mend));
     }
-    let none = WorkerCounters::default();
-    for now in &last.workers {
-        let number = now.worker;
-        let then = first.workers.iter().find(|then| then.worker == number).unwrap_or(&none);
-        if !idle && silent(now) > MISSED {
-            let since = match now.silent {
+    let none = WorkerReading::default();
+    for WorkerReading { worker, counted: now, silent: since_last, .. } in &last.workers {
+        let number = u32::from(*worker);
+        let then = first.workers.iter().find(|then| then.worker == *worker).unwrap_or(&none).counted;
+        let events = |event: Event| since(now.events[event as usize], then.events[event as usize]);
+        if !idle && since_last.is_none_or(|seconds| seconds > MISSED) {
+            let since = match since_last {
                 Some(seconds) => format!("its last packet came {seconds:.0} s ago"),
                 None => "no packet of it has come".to_owned(),
             };
             let mend = "the others wait for it: look at its process and its link";
             found.push(problem(Some(number), format!("worker {number} is silent: {since}"), mend));
         }
-        for (name, packets) in recent_drops(&then.drops, &now.drops) {
+        for (name, packets) in recent_drops(DropReason::ALL.map(DropReason::name), &then.drops, &now.drops) {
             let reason = reason(name);
             let text =
                 format!("{packets} packets of worker {number} were dropped in the last seconds: {reason}");
             found.push(problem(Some(number), text, mend_of(name)));
         }
         let arrived = since(now.packets, then.packets).max(1) as f64;
-        let repeated = since(now.duplicate, then.duplicate) as f64 / arrived;
+        let repeated = events(Event::Duplicate) as f64 / arrived;
         if repeated > FEW_REPEATED {
             let percent = repeated * 100.0;
             let text = format!("{percent:.0} % of worker {number}'s packets of the last seconds came twice");
             let mend = "results are lost on the way to it, or come late: look for drops on its receiving side, or raise its receive buffer";
             found.push(note(Some(number), text, mend));
         }
-        let mismatch = since(now.mismatch, then.mismatch);
+        let mismatch = events(Event::Mismatch);
         if mismatch > 0 {
             let text = format!(
                 "{mismatch} packets of worker {number} in the last seconds belonged to another all-reduce than the others'"
@@ -157,46 +167,37 @@ fn session_findings(first: &JobCounters, last: &JobCounters) -> Vec<Finding> {
 
 /// The worker that was last, and at least `behind` packets behind the foremost, in each of these readings while
 /// sums were made. Being last once means little, since some worker always is.
-fn slowest_worker(readings: &[&JobCounters], behind: u64) -> Option<u32> {
+fn slowest_worker(readings: &[&JobReading], behind: u64) -> Option<u32> {
     let mut slow = None;
     let mut most_before = None;
     for reading in readings {
         let all = reading.workers.iter().filter_map(|worker| Some((worker.behind?, worker.worker)));
         let (most_behind, last) = all.max_by_key(|&(behind, worker)| (behind, std::cmp::Reverse(worker)))?;
-        let most = reading.workers.iter().map(|worker| worker.opened + worker.added).max();
+        let sums = |worker: &WorkerReading| {
+            IN_SUMS.iter().map(|&event| worker.counted.events[event as usize]).sum::<u64>()
+        };
+        let most = reading.workers.iter().map(sums).max();
         if most_behind < behind || most <= most_before || slow.is_some_and(|slow| slow != last) {
             return None;
         }
         (slow, most_before) = (Some(last), most);
     }
-    slow.filter(|_| readings.len() > 1)
+    slow.filter(|_| readings.len() > 1).map(u32::from)
 }
 
-/// What was counted between two readings. A target that was restarted counts from zero.
+/// The count between two readings. A target that was restarted counts from zero.
 fn since(now: u64, then: u64) -> u64 {
     if now < then { now } else { now - then }
 }
 
-/// The reasons of drops between two readings, and how many packets.
-fn recent_drops<'a>(then: &'a [Drop], now: &'a [Drop]) -> impl Iterator<Item = (&'a str, u64)> {
-    now.iter().filter_map(|drop| {
-        let then = then.iter().find(|then| then.reason == drop.reason).map_or(0, |then| then.packets);
-        let packets = since(drop.packets, then);
-        (packets > 0).then_some((drop.reason.as_str(), packets))
-    })
-}
-
-/// Packets that belong to no job: often the wrong job number.
-fn carrier_findings(then: Option<&TargetCounters>, now: &TargetCounters) -> Vec<Finding> {
-    let then = then.map_or(&[][..], |then| &then.drops);
-    let finding = |(name, packets)| {
-        let (target, reason) = (&now.target, reason(name));
-        let text = format!(
-            "target {target}: {packets} packets of no job were dropped in the last seconds: {reason}"
-        );
-        note(None, text, mend_of(name))
-    };
-    recent_drops(then, &now.drops).map(finding).collect()
+/// The reasons for which packets were dropped between two readings, and how many packets.
+fn recent_drops(
+    names: impl IntoIterator<Item = &'static str>,
+    then: &[u64],
+    now: &[u64],
+) -> impl Iterator<Item = (&'static str, u64)> {
+    let drops = names.into_iter().zip(then.iter().zip(now));
+    drops.map(|(name, (then, now))| (name, since(*now, *then))).filter(|(_, packets)| *packets > 0)
 }
 
 fn reason(name: &str) -> &str {
@@ -264,30 +265,38 @@ mod tests {
         JobPlace { target: "s".into(), connected: true, joined, running, ..JobPlace::default() }
     }
 
-    fn counters(workers: Vec<WorkerCounters>) -> ReadCountersResponse {
-        let job = JobCounters { target: "s".into(), workers, results: 5, ..JobCounters::default() };
-        ReadCountersResponse { jobs: vec![job], targets: Vec::new() }
+    fn reading(workers: Vec<WorkerReading>) -> Reading {
+        let job = JobReading { target: "s".into(), workers, answers: [5, 0, 0, 0], ..JobReading::default() };
+        Reading { jobs: vec![job], ..Reading::default() }
     }
 
-    fn worker(worker: u32, silent: f64) -> WorkerCounters {
-        let (packets, opened, added) = (100, 50, 50);
-        WorkerCounters { worker, packets, opened, added, silent: Some(silent), ..WorkerCounters::default() }
+    fn worker(worker: u8, silent: f64) -> WorkerReading {
+        let mut reading = WorkerReading { worker, silent: Some(silent), ..WorkerReading::default() };
+        reading.counted.packets = 100;
+        reading.counted.events = [50, 50, 0, 0, 0, 0];
+        reading
+    }
+
+    /// The worker with packets dropped for this reason.
+    fn with_drops(mut worker: WorkerReading, reason: DropReason, packets: u64) -> WorkerReading {
+        worker.counted.drops[reason as usize] = packets;
+        worker
     }
 
     fn lines(findings: &[Finding]) -> String {
         findings.iter().map(|finding| format!("{} | {}\n", finding.what, finding.mend)).collect()
     }
 
-    fn find(places: &[JobPlace], readings: &[ReadCountersResponse], targets: &[Target]) -> Vec<Finding> {
+    fn find(places: &[JobPlace], readings: &[Reading], targets: &[Target]) -> Vec<Finding> {
         findings(&Seen { workers: 2, places, readings, targets, refused: &[], behind: 64 })
     }
 
     /// Of these counters, all of the last seconds.
-    fn find_now(places: &[JobPlace], workers: Vec<WorkerCounters>) -> Vec<Finding> {
-        let now = counters(workers);
+    fn find_now(places: &[JobPlace], workers: Vec<WorkerReading>) -> Vec<Finding> {
+        let now = reading(workers);
         let mut then = now.clone();
         for worker in then.jobs.iter_mut().flat_map(|job| &mut job.workers) {
-            *worker = WorkerCounters { worker: worker.worker, ..WorkerCounters::default() };
+            *worker = WorkerReading { worker: worker.worker, ..WorkerReading::default() };
         }
         find(places, &[then, now], &[])
     }
@@ -309,8 +318,9 @@ mod tests {
     #[test]
     fn what_is_past_is_no_problem() {
         let dropped = |packets| {
-            let drops = vec![Drop { reason: "cookie".into(), packets }];
-            counters(vec![WorkerCounters { drops, duplicate: packets, ..worker(0, 0.1) }, worker(1, 0.1)])
+            let mut first = with_drops(worker(0, 0.1), DropReason::Cookie, packets);
+            first.counted.events[Event::Duplicate as usize] = packets;
+            reading(vec![first, worker(1, 0.1)])
         };
         let said = |then, now| lines(&find(&[place(3, true)], &[dropped(then), dropped(now)], &[]));
         assert!(said(50, 50).starts_with("the session runs"), "{}", said(50, 50));
@@ -325,10 +335,10 @@ mod tests {
     #[test]
     fn each_server_is_looked_at() {
         let places = [place(3, true), JobPlace { target: "other".into(), ..place(3, true) }];
-        let mut then = counters(vec![worker(0, 0.1), worker(1, 0.1)]);
-        then.jobs.push(JobCounters { target: "other".into(), ..then.jobs[0].clone() });
+        let mut then = reading(vec![worker(0, 0.1), worker(1, 0.1)]);
+        then.jobs.push(JobReading { target: "other".into(), ..then.jobs[0].clone() });
         let mut now = then.clone();
-        now.jobs[1].workers[1].drops = vec![Drop { reason: "source".into(), packets: 7 }];
+        now.jobs[1].workers[1] = with_drops(worker(1, 0.1), DropReason::Source, 7);
         let text = lines(&find(&places, &[then, now], &[]));
         assert!(text.contains("7 packets of worker 1 were dropped in the last seconds"), "{text}");
         assert!(text.contains("(at target other)") && !text.contains("(at target s)"), "{text}");
@@ -336,8 +346,7 @@ mod tests {
 
     #[test]
     fn the_silent_and_the_dropped_are_named() {
-        let drops = vec![Drop { reason: "source".into(), packets: 7 }];
-        let second = WorkerCounters { drops, ..worker(1, 60.0) };
+        let second = with_drops(worker(1, 60.0), DropReason::Source, 7);
         let text = lines(&find_now(&[place(3, true)], vec![worker(0, 0.1), second]));
         assert!(text.contains("worker 1 is silent") && text.contains("60 s ago"), "{text}");
         let dropped = "7 packets of worker 1 were dropped in the last seconds: from another address";
@@ -348,12 +357,16 @@ mod tests {
     #[test]
     fn the_slow_one_is_behind_all_the_time() {
         let slow = |readings: u64, counts: &dyn Fn(u64) -> (u64, [Option<u64>; 3])| {
-            let reading = |at| {
+            let reading_at = |at| {
                 let (added, behind) = counts(at);
-                let worker = |(number, behind)| WorkerCounters { added, behind, ..worker(number, 0.1) };
-                counters((0..).zip(behind).map(worker).collect())
+                let worker = |(number, behind)| {
+                    let mut worker = WorkerReading { behind, ..worker(number, 0.1) };
+                    worker.counted.events[Event::Added as usize] = added;
+                    worker
+                };
+                reading((0..).zip(behind).map(worker).collect())
             };
-            let readings: Vec<_> = (0..readings).map(reading).collect();
+            let readings: Vec<_> = (0..readings).map(reading_at).collect();
             let found = find(&[place(7, true)], &readings, &[]);
             found.into_iter().find_map(|finding| finding.worker)
         };

@@ -1,24 +1,24 @@
-//! Rows with the names of a program, and how those that a target holds differ from those that were written.
+//! How the rows that a target holds differ from those that were written, as text.
 
 use crate::error::ControllerError;
 use crate::schema::Schema;
 use crate::switch_rows::{Copies, SwitchRows, differing};
 use p4runtime_proto::bytes::decode;
 use p4runtime_proto::v1::{TableEntry, field_match, table_action};
-use thc_control_proto::v1;
 
-/// What group rows are shown as.
-const GROUPS: &str = "multicast group";
+/// A row as text: the table with the row's key, and the action.
+type RowText = (String, String);
 
 fn number(value: &[u8]) -> String {
     decode(value, 128).map_or_else(|| format!("{value:02x?}"), |value| value.to_string())
 }
 
 /// A row by its names; what the program has no name for by its number.
-fn describe_row(entry: &TableEntry, schema: &Schema) -> v1::Row {
+fn row_text(entry: &TableEntry, schema: &Schema) -> RowText {
     let info = schema.info();
     let table = info.tables.iter().find(|table| table.id() == entry.table_id);
     let alias = table.and_then(|table| table.preamble.as_ref()).map(|preamble| preamble.alias.clone());
+    let alias = alias.unwrap_or_else(|| entry.table_id.to_string());
     let key = entry.r#match.iter().map(|field| {
         let known = table.and_then(|table| table.match_fields.iter().find(|f| f.id == field.field_id));
         let name = known.map_or_else(|| field.field_id.to_string(), |field| field.name.clone());
@@ -34,7 +34,7 @@ fn describe_row(entry: &TableEntry, schema: &Schema) -> v1::Row {
             let params = action.params.iter().map(|param| {
                 let known = known.and_then(|known| known.params.iter().find(|p| p.id == param.param_id));
                 let name = known.map_or_else(|| param.param_id.to_string(), |param| param.name.clone());
-                // Whoever has the cookie can send in a member's name.
+                // A process that knows the cookie can send as a member.
                 let value = if name == "cookie" { "hidden".to_owned() } else { number(&param.value) };
                 format!("{name}={value}")
             });
@@ -44,66 +44,39 @@ fn describe_row(entry: &TableEntry, schema: &Schema) -> v1::Row {
         }
         _ => String::new(),
     };
-    v1::Row {
-        table: alias.unwrap_or_else(|| entry.table_id.to_string()),
-        key: if entry.is_default_action { "default".to_owned() } else { key },
-        action,
-    }
+    (format!("{alias} [{}]", if entry.is_default_action { "default" } else { &key }), action)
 }
 
-fn group_row(number: u32, group: &Copies) -> v1::Row {
+fn group_text(number: u32, group: &Copies) -> RowText {
     let copies = group.0.iter().map(|(port, instance)| format!("{port}/{instance}"));
-    v1::Row {
-        table: GROUPS.to_owned(),
-        key: number.to_string(),
-        action: format!("copies({})", copies.collect::<Vec<_>>().join(", ")),
-    }
+    (format!("multicast group [{number}]"), format!("copies({})", copies.collect::<Vec<_>>().join(", ")))
 }
 
-/// All rows and groups.
-pub fn rows(actual: &SwitchRows, schema: &Schema) -> Vec<v1::Row> {
-    let entries = actual.entries.values().chain(actual.defaults.values());
-    let rows = entries.map(|entry| describe_row(entry, schema));
-    rows.chain(actual.groups.iter().map(|(&number, group)| group_row(number, group))).collect()
-}
-
-/// How `actual` differs from what was `written`: rows that are missing, that another has added, and that
-/// another has changed.
+/// A line for each row that `actual` lacks of what was `written`, has beside it, or has with another action.
 pub fn differences(
     written: &SwitchRows,
     actual: &SwitchRows,
     schema: &Schema,
-) -> Result<Vec<v1::Difference>, ControllerError> {
+) -> Result<Vec<String>, ControllerError> {
     let (mine, theirs) = written.entries_beside(actual, schema)?;
     let entries = differing(&mine, &theirs).map(|(_, mine, theirs)| (mine, theirs));
     let defaults = differing(&written.defaults, &actual.defaults).map(|(_, mine, theirs)| (mine, theirs));
-    let describe = |entry: &TableEntry| describe_row(entry, schema);
+    let text = |entry: &TableEntry| row_text(entry, schema);
     let rows = entries
         .chain(defaults.filter(|(mine, _)| mine.is_some()))
-        .filter_map(|(mine, theirs)| difference(mine.map(describe), theirs.map(describe)));
+        .filter_map(|(mine, theirs)| line(mine.map(text), theirs.map(text)));
     let groups = written.differing_groups(actual, schema)?.filter_map(|(&number, mine, theirs)| {
-        let describe = |group: &Copies| group_row(number, group);
-        difference(mine.map(describe), theirs.map(describe))
+        let text = |group: &Copies| group_text(number, group);
+        line(mine.map(text), theirs.map(text))
     });
     Ok(rows.chain(groups).collect())
 }
 
-fn difference(mine: Option<v1::Row>, theirs: Option<v1::Row>) -> Option<v1::Difference> {
-    let (kind, row, desired) = match (mine, theirs) {
-        (Some(mine), None) => ("missing", mine, String::new()),
-        (None, Some(theirs)) => ("foreign", theirs, String::new()),
-        (Some(mine), Some(theirs)) => ("changed", theirs, mine.action),
+fn line(mine: Option<RowText>, theirs: Option<RowText>) -> Option<String> {
+    Some(match (mine, theirs) {
+        (Some((row, action)), None) => format!("missing {row} {action}"),
+        (None, Some((row, action))) => format!("foreign {row} {action}"),
+        (Some((row, written)), Some((_, action))) => format!("changed {row} {action} instead of {written}"),
         (None, None) => return None,
-    };
-    Some(v1::Difference { kind: kind.to_owned(), row: Some(row), desired })
-}
-
-/// A difference in a line.
-pub fn line(difference: &v1::Difference) -> String {
-    let row = difference.row.clone().unwrap_or_default();
-    let desired = match difference.desired.as_str() {
-        "" => String::new(),
-        desired => format!(" instead of {desired}"),
-    };
-    format!("{} {} [{}] {}{desired}", difference.kind, row.table, row.key, row.action)
+    })
 }

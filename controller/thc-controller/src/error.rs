@@ -1,7 +1,8 @@
-//! What can go wrong. Why a request is refused is a [`tonic::Status`].
+//! The errors of the controller. A refused request is a [`Status`].
 
 use p4runtime_proto::p4info::P4InfoError;
 use std::path::{Path, PathBuf};
+use tonic::Status;
 
 /// An error of the controller.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +20,7 @@ pub enum ControllerError {
     Syntax {
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         message: String,
     },
     /// A value that cannot be.
@@ -27,9 +28,9 @@ pub enum ControllerError {
     Value {
         /// The key.
         key: String,
-        /// What it says.
+        /// The value.
         value: String,
-        /// What to do.
+        /// The remedy.
         mend: String,
     },
     /// The P4Info is unusable.
@@ -52,13 +53,13 @@ pub enum ControllerError {
     Target {
         /// Its name.
         target: String,
-        /// What is wrong, and what to do.
+        /// The problem and the remedy.
         message: String,
     },
     /// The state file is another controller's, damaged, or does not fit the configuration.
     #[error("{message}")]
     State {
-        /// What is wrong with which file, and what to do.
+        /// The file, the problem and the remedy.
         message: String,
     },
     /// The state file cannot be written, or its lock.
@@ -82,11 +83,22 @@ pub enum ControllerError {
     /// A certificate or key is unusable.
     #[error("certificates of {what}: {message}")]
     Tls {
-        /// What the file is for.
+        /// The purpose of the file.
         what: String,
         /// Why.
         message: String,
     },
+}
+
+impl From<ControllerError> for Status {
+    fn from(error: ControllerError) -> Status {
+        match error {
+            ControllerError::Syntax { .. } | ControllerError::Value { .. } => {
+                Status::invalid_argument(error.to_string())
+            }
+            _ => Status::internal(error.to_string()),
+        }
+    }
 }
 
 impl ControllerError {
@@ -95,7 +107,7 @@ impl ControllerError {
         ControllerError::Target { target: name.to_owned(), message: message.into() }
     }
 
-    /// What is wrong with a text that should be TOML of ours.
+    /// The error of a text that is no TOML of ours.
     pub(crate) fn syntax(text: &str, error: &toml::de::Error) -> ControllerError {
         let at = error.span().map_or(0, |span| span.start.min(text.len()));
         let line = text.get(..at).map_or(0, |before| before.matches('\n').count()) + 1;

@@ -13,7 +13,6 @@ mod agent;
 mod capacity;
 mod config;
 mod daemon;
-mod device_config;
 mod diagnose;
 mod difference;
 mod error;

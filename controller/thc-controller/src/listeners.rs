@@ -13,7 +13,6 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tonic::transport::Server;
-use tonic_health::pb::health_server::{Health, HealthServer};
 
 /// Far above any request of ours.
 const MAX_MESSAGE: usize = 1 << 20;
@@ -101,13 +100,12 @@ impl Listeners {
     }
 
     /// Serves metrics by `tasks`, and the service by what is returned, until `stop` is true.
-    pub fn serve<H: Health>(
+    pub fn serve(
         self,
         service: Service,
-        health: HealthServer<H>,
         tasks: &mut JoinSet<()>,
         stop: &watch::Receiver<bool>,
-    ) -> impl Future<Output = Result<(), tonic::transport::Error>> + use<H> {
+    ) -> impl Future<Output = Result<(), tonic::transport::Error>> + use<> {
         let Listeners { certificates, listener, metrics, .. } = self;
         if let Some(metrics) = metrics {
             let incoming = Incoming::new("metrics", metrics, MAX_READERS);
@@ -118,7 +116,7 @@ impl Listeners {
             .max_concurrent_streams(MAX_REQUESTS)
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE));
-        let router = server.add_service(health).add_service(control);
+        let router = server.add_service(control);
         let end = wait_for_end(stop.clone());
         async move {
             let connections = Incoming::new("the service", listener, MAX_CONNECTIONS);

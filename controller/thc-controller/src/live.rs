@@ -1,4 +1,4 @@
-//! What was seen of a target last: connection, members, counters.
+//! The last observations of a target: connection, members, counters.
 
 use crate::capacity::{Forms, WORKER_BITS};
 use crate::error::ControllerError;
@@ -34,7 +34,7 @@ pub struct TargetView {
     pub connected: bool,
     /// The packets that it does, as it has said.
     pub forms: Option<Forms>,
-    /// What went wrong last, without the target's name.
+    /// The last error, without the target's name.
     pub error: String,
     /// Jobs of which it refuses rows, and why.
     pub refused: BTreeMap<String, String>,

@@ -17,7 +17,7 @@ use thc_protocol::Lane;
 use thc_protocol::aggregator::Shard;
 use thc_protocol::wire::{Form, Kind};
 
-/// What a root answers to its racks (P38).
+/// The answers of a root to its racks (P38).
 const OF_ROOTS: [Kind; 6] =
     [Kind::Welcome, Kind::Pending, Kind::Refused, Kind::Bye, Kind::Description, Kind::Ask];
 /// The number of a root's first port in `addresses`: workers have those below 64.
@@ -40,7 +40,7 @@ pub fn target_rows(target: &TargetConfig, store: &Store) -> Result<SwitchRows, C
     target_rows_except(target, store, &Exclusions::default())
 }
 
-/// The same but for these.
+/// [`target_rows`] without these jobs and tables.
 ///
 /// # Errors
 /// As [`target_rows`].

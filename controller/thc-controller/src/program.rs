@@ -1,4 +1,4 @@
-//! What a switch program requires of its rows beyond what all programs do, as its P4Info shows.
+//! The requirements of a switch program on its rows, beyond those of all programs, as its P4Info shows them.
 
 use crate::capacity::{Capacity, Forms, RowCounts, WORKER_BITS};
 use p4runtime_proto::config::P4Info;
@@ -10,7 +10,7 @@ use thc_p4::rows::{PassCells, PassRow};
 const PORTS_OF_A_PIPE: u32 = 7;
 /// The number of a norm's only pass in `passes`, if passes have cells.
 const NORM_PASS: u8 = 255;
-/// What every such table's name begins with.
+/// The beginning of every such table's name.
 const LOOKUP_OF_BYTES: &str = "lookup_";
 
 /// How a packet goes from one pass to the next.
@@ -55,7 +55,7 @@ pub struct ProgramShape {
     pub source: bool,
     /// Whether a table tells the ports by which packets come back.
     pub loopback: bool,
-    /// What it has room for; how many data slots depends on the ports if passes have cells.
+    /// Its capacity; the number of data slots depends on the ports if passes have cells.
     capacity: Capacity,
 }
 
@@ -127,7 +127,7 @@ impl ProgramShape {
         matches!(self.lookups, Lookups::Bytes { .. })
     }
 
-    /// What it has room for, with these ports for its passes.
+    /// Its capacity with these ports for its passes.
     #[must_use]
     pub fn capacity(&self, pass_ports: &[u16]) -> Capacity {
         let data_slots = match self.passes {

@@ -106,7 +106,7 @@ impl Schema {
         Ok(TableEntry { meter_config: row.rate().map(meter), ..entry })
     }
 
-    /// The same for a table whose name depends on the program.
+    /// [`Self::entry`] for a table whose name depends on the program.
     pub fn entry_of(
         &self,
         name: &str,

@@ -62,7 +62,7 @@ impl JobSection {
         self
     }
 
-    /// What a job of an answer is; nothing if it is from a controller that speaks of jobs in other ways.
+    /// The section of a job in an answer; an empty one if the answer is from another version of the controller.
     #[must_use]
     pub fn from_job(job: &v1::Job) -> JobSection {
         JobSection::parse(&job.section).unwrap_or_default()
@@ -114,7 +114,7 @@ impl JobSection {
         self.options.racks.as_ref()?.get(rack).copied()
     }
 
-    /// How many workers join its target; 0 if that is not said.
+    /// The number of workers that join its target; 0 if it is unknown.
     #[must_use]
     pub fn workers(&self) -> u32 {
         let rack = self.own_rack().map(|rack| rack.workers);
@@ -122,14 +122,14 @@ impl JobSection {
         u32::try_from(workers).unwrap_or(u32::MAX)
     }
 
-    /// How many workers complete a sum.
+    /// The number of workers that complete a sum.
     #[must_use]
     pub fn quorum(&self) -> u32 {
         let quorum = self.own_rack().map(|rack| rack.quorum).or(self.options.quorum);
         quorum.map_or(self.workers(), |quorum| u32::try_from(quorum).unwrap_or(u32::MAX))
     }
 
-    /// What becomes of lost packets.
+    /// The policy for lost packets.
     #[must_use]
     pub fn policy(&self) -> PolicyName {
         self.options.policy.unwrap_or_default()

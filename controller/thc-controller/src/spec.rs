@@ -42,7 +42,7 @@ pub struct JobSpec {
     pub rack: Option<RackPlace>,
 }
 
-/// What the state file has of a job's specification.
+/// The part of a specification that the state file has.
 #[derive(Deserialize)]
 struct Keys {
     section: JobSection,
@@ -97,7 +97,7 @@ impl JobSpec {
                 "job name {name:?}: give 1 to {MAX_NAME} letters, digits, '-', '_' or '.'"
             )));
         }
-        asked.check().map_err(|error| Status::invalid_argument(error.to_string()))?;
+        asked.check()?;
         let mut section = asked.clone();
         let options = &mut section.options;
         if let Some(bits) = options.bits.filter(|bits| !(1..=4).contains(bits)) {
@@ -122,7 +122,7 @@ impl JobSpec {
         Ok(JobSpec { section, shared: shared.cloned(), setup, rack })
     }
 
-    /// The same job where its servers have these addresses.
+    /// The job with these addresses of its servers.
     pub fn with_servers(&self, shared: ShareServers) -> Result<JobSpec, Status> {
         JobSpec::check(self.section.clone(), Some(shared))
     }

@@ -1,4 +1,4 @@
-//! What the targets' agents and those who ask share.
+//! The state that the targets' agents and the service share.
 
 use crate::config::TargetConfig;
 use crate::error::ControllerError;
@@ -11,45 +11,23 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use thc_config::tls::Certificates;
-use thc_control_proto::v1::{self, WorkerReport};
+use thc_control_proto::v1::WorkerReport;
 use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
 use tonic::Status;
 
 /// The time that the disk may take to write the jobs.
 const DISK: Duration = Duration::from_secs(10);
 
-/// What an agent can be asked.
-#[derive(Debug)]
-pub enum AgentCommand {
-    /// Write to the target what the store wants now.
-    Sync(Answer<()>),
-    /// Read the rows that it holds.
-    Rows(Answer<Vec<v1::Row>>),
-    /// Find where they differ from what was written.
-    Compare(Answer<Vec<v1::Difference>>),
-}
-
-/// To whoever has asked an agent.
-pub type Answer<T> = oneshot::Sender<Result<T, ControllerError>>;
-
-impl AgentCommand {
-    /// It is not done. Who has asked may have gone; that is no loss.
-    pub fn refuse(self, error: ControllerError) {
-        match self {
-            AgentCommand::Sync(answer) => drop(answer.send(Err(error))),
-            AgentCommand::Rows(answer) => drop(answer.send(Err(error))),
-            AgentCommand::Compare(answer) => drop(answer.send(Err(error))),
-        }
-    }
-}
+/// To the caller that waits until a target holds what the store says.
+pub type Answer = oneshot::Sender<Result<(), ControllerError>>;
 
 /// A target as others see it.
 #[derive(Debug)]
 pub struct TargetHandle {
     /// Its configuration.
     pub config: TargetConfig,
-    /// To its agent.
-    pub commands: mpsc::Sender<AgentCommand>,
+    /// Makes its agent write what the store says now.
+    pub syncs: mpsc::Sender<Answer>,
 }
 
 /// The controller's state. Locks are held for lookups and changes, never over an await.
@@ -75,7 +53,7 @@ pub struct ControllerState {
     turns: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-/// Nobody panics while holding one of these, and if somebody did, the data would be whole.
+/// No thread panics while it holds one of these, and if one did, the data would be whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -158,12 +136,12 @@ impl ControllerState {
         lock(&self.unsaved).map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// What was seen of the targets last, by name.
+    /// The last observations of the targets, by name.
     pub fn views(&self) -> MutexGuard<'_, BTreeMap<String, TargetView>> {
         lock(&self.views)
     }
 
-    /// What workers reported last.
+    /// The last report of each worker.
     pub fn reports(&self) -> MutexGuard<'_, BTreeMap<(String, u8), WorkerReport>> {
         lock(&self.reports)
     }
@@ -174,16 +152,6 @@ impl ControllerState {
             let there: Vec<&str> = self.targets.iter().map(|target| target.config.name.as_str()).collect();
             Status::not_found(format!("there is no target {name:?}, but {}", there.join(", ")))
         })
-    }
-
-    /// Asks the agent of a target.
-    pub async fn ask<T>(
-        &self,
-        name: &str,
-        command: impl FnOnce(Answer<T>) -> AgentCommand,
-    ) -> Result<T, Status> {
-        let target = self.target(name)?;
-        receive_answer(target, send_command(target, command).await).await
     }
 
     /// The addresses of a job's servers, each of which has a share of its slots.
@@ -205,38 +173,22 @@ impl ControllerState {
     pub async fn sync(&self, names: &[String]) -> Result<(), Status> {
         let mut answers = Vec::new();
         for target in self.targets.iter().filter(|target| names.contains(&target.config.name)) {
-            answers.push((target, send_command(target, AgentCommand::Sync).await));
+            let (sender, answer) = oneshot::channel();
+            // Without an agent the answer says so.
+            let _ = target.syncs.send(sender).await;
+            answers.push((target, answer));
         }
         let mut first = Ok(());
         for (target, answer) in answers {
-            let result = receive_answer(target, answer).await;
-            if first.is_ok() {
-                first = result;
-            }
+            let done = match answer.await {
+                Ok(done) => done.map_err(|error| Status::unavailable(error.to_string())),
+                Err(_) => {
+                    let text = format!("target {}: the controller is stopping", target.config.name);
+                    Err(Status::unavailable(text))
+                }
+            };
+            first = first.and(done);
         }
         first
-    }
-}
-
-/// Sends a request to a target's agent. Without an agent the answer says so.
-async fn send_command<T>(
-    target: &TargetHandle,
-    command: impl FnOnce(Answer<T>) -> AgentCommand,
-) -> oneshot::Receiver<Result<T, ControllerError>> {
-    let (sender, answer) = oneshot::channel();
-    let _ = target.commands.send(command(sender)).await;
-    answer
-}
-
-async fn receive_answer<T>(
-    target: &TargetHandle,
-    answer: oneshot::Receiver<Result<T, ControllerError>>,
-) -> Result<T, Status> {
-    match answer.await {
-        Ok(answer) => answer.map_err(|error| Status::unavailable(error.to_string())),
-        Err(_) => {
-            let text = format!("target {}: the controller is stopping", target.config.name);
-            Err(Status::unavailable(text))
-        }
     }
 }

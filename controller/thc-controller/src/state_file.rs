@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The format of the file.
 const FORMAT: u32 = 1;
 
-/// What tells files of this format from others.
+/// The part by which files of this format are recognised.
 #[derive(Deserialize)]
 struct Head {
     format: u32,

@@ -1,4 +1,4 @@
-//! What a switch should hold, and the way there from what it holds.
+//! The rows of a switch, desired or actual, and the changes from the actual ones to those desired.
 
 use crate::error::ControllerError;
 use crate::schema::Schema;
@@ -23,7 +23,7 @@ type Key = (u32, Vec<(u32, Vec<u8>)>);
 
 type Entries = BTreeMap<Key, TableEntry>;
 
-/// What differs between two maps: the key, and the values here and there.
+/// The keys in which two maps differ, with both values.
 pub(crate) fn differing<'a, K: Ord, V: PartialEq>(
     mine: &'a BTreeMap<K, V>,
     theirs: &'a BTreeMap<K, V>,
@@ -54,7 +54,7 @@ impl SwitchChanges {
     }
 }
 
-/// What an entry belongs to.
+/// The owner of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The job of this number.
@@ -71,7 +71,7 @@ pub enum Owner {
 const OF_JOBS: [&str; 6] =
     [JobRow::TABLE, JobTableRow::TABLE, MemberRow::TABLE, AddressRow::TABLE, RackRow::TABLE, RootRow::TABLE];
 
-/// What the entry of an update belongs to.
+/// The owner of an update's entry.
 #[must_use]
 pub fn owner(update: &Update, schema: &Schema) -> Owner {
     match update.entity.as_ref().and_then(|entity| entity.entity.as_ref()) {
@@ -186,7 +186,7 @@ impl SwitchRows {
         }
     }
 
-    /// What a switch answered to a read of everything.
+    /// The rows of a switch's answer to a read of everything.
     #[must_use]
     pub fn read(entities: Vec<Entity>) -> SwitchRows {
         let mut actual = SwitchRows::default();

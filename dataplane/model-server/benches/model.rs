@@ -7,7 +7,6 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use thc_bench::{is_measuring, median, seconds};
@@ -107,12 +106,12 @@ fn quantizers(len: usize, turns: usize, figures: &mut Vec<Figure>) {
 /// A step of a shard by itself, and one while a pull reads the version before it.
 fn steps(len: usize, turns: usize, figures: &mut Vec<Figure>) {
     let spec = Spec { bits: ModelBits::Fixed(8), ..Spec::sgd(len as u64, 1e-3) };
-    let mut shard = ModelShard::new(Arc::new(spec), 0, Duration::from_secs(30));
-    let (x, now) = (vector(len), Instant::now());
+    let mut shard = ModelShard::new(Arc::new(spec), 0);
+    let x = vector(len);
     assert!(shard.initialise(&x));
     let step = |shard: &mut ModelShard| {
         let head = PushHead { sequence: shard.sequence(0) + 1, stamp: shard.stamp(), scale: 1.0 };
-        assert!(matches!(shard.push(0, &head, black_box(&x), now), Applied::Taken { .. }));
+        assert!(matches!(shard.push(0, &head, black_box(&x)), Applied::Taken { .. }));
     };
     figures.push(compare("a step of a shard", &x, turns, || step(&mut shard)));
     // What a pull has is given back by another thread, without the shard's lock.
@@ -123,7 +122,7 @@ fn steps(len: usize, turns: usize, figures: &mut Vec<Figure>) {
     for _ in 0..turns {
         drop(old.take());
         old = held.take();
-        held = shard.reserve(0, None, None, now).1;
+        held = shard.prepare(0, None, None).1;
         let yard = seconds(|| black_box(&mut copy).copy_from_slice(black_box(&x)));
         let time = seconds(|| step(&mut shard));
         ratios.push(time / yard);
@@ -143,7 +142,7 @@ fn streams(len: usize, turns: usize, figures: &mut Vec<Figure>) {
     let first = vector(len);
     for bits in [32, 8] {
         let config = |worker| ClientConfig {
-            servers: vec![server.local().to_string()],
+            server: server.local().to_string(),
             secret: SECRET.into(),
             worker,
             ..ClientConfig::default()

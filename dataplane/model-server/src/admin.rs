@@ -1,8 +1,7 @@
-//! An administrator's connection to a job's servers, which lists and deletes models.
+//! An administrator's connection to a server, which lists and deletes the models of a job.
 
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -12,15 +11,15 @@ use crate::error::ModelError;
 use crate::proof;
 use crate::wire::{ADMIN, Request};
 
-/// An administrator's connections to all servers of a job.
+/// An administrator's connection.
 pub struct Admin {
     runtime: Runtime,
     timeout: Duration,
-    links: Vec<Link>,
+    link: Link,
 }
 
 impl Admin {
-    /// Connects to all servers that `config` names. The worker's number in it is ignored.
+    /// Connects to the server that `config` names. The worker's number in it is ignored.
     ///
     /// # Errors
     /// [`ModelError::Config`], [`ModelError::Unreachable`], [`ModelError::Refused`].
@@ -28,37 +27,28 @@ impl Admin {
         proof::check(&config.secret).map_err(ModelError::Config)?;
         let config = ClientConfig { worker: ADMIN | (std::process::id() as u16 & 0xFF), ..config.clone() };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let links = Peer::all(&config).into_iter().map(|peer| {
-            let config = &config;
-            async move { within(config.timeout, &peer, Link::connect(config, &peer)).await }
-        });
-        let links = runtime.block_on(try_join_all(links))?;
-        Ok(Self { runtime, timeout: config.timeout, links })
+        let peer = Peer::new(&config);
+        let link = runtime.block_on(within(config.timeout, &peer, Link::connect(&config, &peer)))?;
+        Ok(Self { runtime, timeout: config.timeout, link })
     }
 
-    /// The models on each server, as JSON.
+    /// The models, as JSON.
     ///
     /// # Errors
     /// As [`Self::connect`].
-    pub fn models(&mut self) -> Result<Vec<Vec<Value>>, ModelError> {
-        let mut models = Vec::new();
-        for link in &mut self.links {
-            let peer = link.peer();
-            let mut stats = self.runtime.block_on(within(self.timeout, &peer, link.stats()))?;
-            models.push(stats["models"].as_array_mut().map(std::mem::take).unwrap_or_default());
-        }
-        Ok(models)
+    pub fn models(&mut self) -> Result<Vec<Value>, ModelError> {
+        let peer = self.link.peer();
+        let mut stats = self.runtime.block_on(within(self.timeout, &peer, self.link.stats()))?;
+        Ok(stats["models"].as_array_mut().map(std::mem::take).unwrap_or_default())
     }
 
-    /// Deletes a model and its files on all servers.
+    /// Deletes a model and its files.
     ///
     /// # Errors
-    /// [`ModelError::Refused`] if a server has no such model.
+    /// [`ModelError::Refused`] if the server has no such model.
     pub fn delete(&mut self, model: &str) -> Result<(), ModelError> {
-        let deleted = self.links.iter_mut().map(|link| {
-            let (peer, timeout) = (link.peer(), self.timeout);
-            async move { within(timeout, &peer, link.request(&Request::Delete { model })).await }
-        });
-        self.runtime.block_on(try_join_all(deleted)).map(drop)
+        let peer = self.link.peer();
+        let request = Request::Delete { model };
+        self.runtime.block_on(within(self.timeout, &peer, self.link.request(&request))).map(drop)
     }
 }

@@ -33,7 +33,7 @@ Examples:
     torchrun --nproc_per_node 4 python/examples/asynchronous.py --slow 4
 
 The first worker that opens a model says what it is, in Rust by thc_model::Spec, in Python by thc.ModelSpec; the
-others must say the same. A large model is cut over several servers, which all workers name in the same order.
+others must say the same.
 
 Output: `ready ADDRESS:PORT` on stdout once workers can connect; events on stderr (RUST_LOG=debug for more);
 totals as JSON on stdout after SIGTERM or Ctrl-C, once everything is written.
@@ -66,7 +66,7 @@ pub enum Command {
     /// List the models of a job
     List {
         #[command(flatten)]
-        servers: Servers,
+        of: JobFlags,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -76,23 +76,23 @@ pub enum Command {
         /// The model's name
         model: String,
         #[command(flatten)]
-        servers: Servers,
+        of: JobFlags,
     },
     /// Delete a model and its files
     Delete {
         /// The model's name
         model: String,
         #[command(flatten)]
-        servers: Servers,
+        of: JobFlags,
     },
 }
 
-/// The servers of the models, and the job's secret.
+/// The server and the job of the models.
 #[derive(Args, Debug)]
-pub struct Servers {
-    /// A server; may be repeated, in the order in which workers name the servers
-    #[arg(long = "server", value_name = "HOST:PORT", default_value = "127.0.0.1:9100")]
-    servers: Vec<String>,
+pub struct JobFlags {
+    /// The server
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9100")]
+    server: String,
     /// The name of the job
     #[arg(long, value_name = "NAME", default_value = "train")]
     job: String,
@@ -107,17 +107,17 @@ pub struct Servers {
     timeout: Interval,
 }
 
-impl Servers {
+impl JobFlags {
     /// The configuration of an administrator's connection.
     pub fn config(&self) -> Result<ClientConfig, ModelError> {
-        let Self { servers, job, secret, secret_file, timeout } = self;
+        let Self { server, job, secret, secret_file, timeout } = self;
         let missing = "the job's secret is missing: give --secret-file, or set THC_MODEL_SECRET";
         let secret = match secret_file {
             Some(path) => read_secret(path)?,
             None => secret.clone().ok_or_else(|| ModelError::Config(missing.to_owned()))?,
         };
-        let (servers, job) = (servers.clone(), job.clone());
-        Ok(ClientConfig { servers, job, secret, timeout: timeout.0, ..ClientConfig::default() })
+        let (server, job) = (server.clone(), job.clone());
+        Ok(ClientConfig { server, job, secret, timeout: timeout.0, ..ClientConfig::default() })
     }
 }
 

@@ -26,21 +26,13 @@ pub fn run(command: Command) -> ExitCode {
 }
 
 fn execute(command: Command) -> Result<String, ModelError> {
-    let (Command::List { servers, .. } | Command::Show { servers, .. } | Command::Delete { servers, .. }) =
-        &command;
-    let config = servers.config()?;
-    let mut admin = Admin::connect(&config)?;
+    let (Command::List { of, .. } | Command::Show { of, .. } | Command::Delete { of, .. }) = &command;
+    let mut admin = Admin::connect(&of.config()?)?;
     if let Command::Delete { model, .. } = &command {
         admin.delete(model)?;
         return Ok(format!("deleted {model}"));
     }
-    let mut all = Vec::new();
-    for (server, models) in config.servers.iter().zip(admin.models()?) {
-        for mut model in models {
-            model["server"] = server.as_str().into();
-            all.push(model);
-        }
-    }
+    let mut all = admin.models()?;
     if let Command::Show { model, .. } = &command {
         all.retain(|one| one["name"] == model.as_str());
         if all.is_empty() {
@@ -54,11 +46,11 @@ fn execute(command: Command) -> Result<String, ModelError> {
 }
 
 fn table(models: &[Value]) -> String {
-    let mut text = format!("{:<20} {:<24} {:>12} {:>10}", "SERVER", "MODEL", "COORDINATES", "VERSION");
+    let mut text = format!("{:<24} {:>12} {:>10}", "MODEL", "COORDINATES", "VERSION");
     for model in models {
-        let name = |key: &str| model[key].as_str().unwrap_or_default();
+        let name = model["name"].as_str().unwrap_or_default();
         let (coordinates, version) = (&model["spec"]["coordinates"], &model["version"]);
-        text += &format!("\n{:<20} {:<24} {coordinates:>12} {version:>10}", name("server"), name("name"));
+        text += &format!("\n{name:<24} {coordinates:>12} {version:>10}");
     }
     text
 }

@@ -29,12 +29,9 @@ pub struct ModelServerConfig {
     /// Threads that serve [default: one per core, at most 16]
     #[arg(long, value_name = "NUMBER")]
     pub threads: usize,
-    /// Most connections of a job at a time [default: 256]
+    /// Most connections at a time, of all jobs [default: 1024]
     #[arg(long, value_name = "NUMBER")]
     pub connections: usize,
-    /// How long a worker may take from pull to push while others wait for it [default: 30s]
-    #[arg(long, value_name = "TIME")]
-    pub lease: Interval,
     /// How long a peer may take to finish a request, or to read an answer [default: 30s]
     #[arg(long, value_name = "TIME")]
     pub patience: Interval,
@@ -71,8 +68,7 @@ impl Default for ModelServerConfig {
             state: None,
             durable: Interval(Duration::from_secs(1)),
             threads: std::thread::available_parallelism().map_or(1, usize::from).min(16),
-            connections: 256,
-            lease: Interval(Duration::from_secs(30)),
+            connections: 1024,
             patience: Interval(Duration::from_secs(30)),
             jobs: Vec::new(),
         }
@@ -131,7 +127,7 @@ impl ModelServerConfig {
     pub fn validate(&self) -> Result<(), ModelError> {
         let names: Vec<&str> = self.jobs.iter().map(|job| job.name.as_str()).collect();
         let twice = (1..names.len()).find(|i| names[..*i].contains(&names[*i]));
-        let times = [("durable", self.durable), ("lease", self.lease), ("patience", self.patience)];
+        let times = [("durable", self.durable), ("patience", self.patience)];
         let short = times.into_iter().find(|(_, time)| time.0 < Duration::from_millis(10));
         let fault = if names.is_empty() {
             Some("there is no job: give --job and --secret, or [[job]] sections in a file".to_owned())

@@ -49,7 +49,6 @@ reasons! {
     Disk, "disk", "the server cannot write its state: see its log";
     Range, "range", "the step would take the model out of the range of floats: it diverges; begin anew with a lower rate";
     Broken, "broken", "the server has failed within this part of the model: start it again, and the model goes on from its last file";
-    Full, "full", "the job has all the connections that it may have: raise the server's --connections";
     Deleted, "deleted", "the model has been deleted";
 }
 
@@ -89,8 +88,6 @@ pub struct ModelJobStats {
     pub pulled_bytes: u64,
     /// Pushes taken, of one shard each.
     pub pushes: u64,
-    /// Pushes that waited for a slower worker.
-    pub waits: u64,
     /// Bytes of vectors pushed and taken.
     pub pushed_bytes: u64,
     /// State files written.
@@ -133,6 +130,4 @@ pub struct ShardStats {
     pub bits: u8,
     /// The longest delay of a push since the start.
     pub longest_delay: u64,
-    /// Workers that were waited for in vain.
-    pub expired: u64,
 }

@@ -45,7 +45,7 @@ pub enum ModelError {
     #[error(transparent)]
     Codec(#[from] thc_codec::CodecError),
     /// No worker has given the model its first value, or a server that keeps no state has restarted.
-    #[error("the model, or the part of it on one server, has no value: one worker must initialise it")]
+    #[error("the model, or a part of it, has no value: one worker must initialise it")]
     Empty,
     /// The system lacks a resource.
     #[error("{0}")]

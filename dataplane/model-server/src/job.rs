@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use crate::config::{ModelJobConfig, ModelServerConfig};
 use crate::counters::{ModelJobStats, Reason};
@@ -26,11 +25,8 @@ pub(crate) struct Job {
     making: Mutex<()>,
     /// Each worker's connection, with a number of its own; those of administrators under theirs.
     holders: Mutex<BTreeMap<u16, (u64, quinn::Connection)>>,
-    /// Most of these.
-    connections: usize,
     /// The folder of its models.
     folder: Option<std::path::PathBuf>,
-    lease: Duration,
 }
 
 fn on_disk(error: ModelError) -> Refusal {
@@ -48,9 +44,7 @@ impl Job {
             models: Mutex::default(),
             making: Mutex::default(),
             holders: Mutex::default(),
-            connections: server.connections,
             folder: server.state.as_ref().map(|state| state.join(&config.name)),
-            lease: server.lease.0,
         };
         for name in job.folder.as_deref().map_or_else(|| Ok(Vec::new()), Folder::names)? {
             if let Err(error) = job.read_model(&name) {
@@ -67,7 +61,7 @@ impl Job {
     /// The model of the files of this name, if there are files.
     fn read_model(&self, name: &str) -> Result<Option<Arc<Model>>, ModelError> {
         let Some(folder) = self.model_folder(name) else { return Ok(None) };
-        let model = Model::read(folder, self.lease)?;
+        let model = Model::read(folder)?;
         if let Some(model) = &model {
             let versions = model.versions();
             tracing::info!("job {}: model {name} goes on at version {}", self.config.name, versions.1);
@@ -102,7 +96,7 @@ impl Job {
                 format!("{wanted} coordinates beside {held} are above the job's {most} (max_coordinates)");
             return Err((Reason::Limit, text));
         }
-        let model = Model::create(spec, self.lease, self.model_folder(name)).map_err(on_disk)?;
+        let model = Model::create(spec, self.model_folder(name)).map_err(on_disk)?;
         tracing::info!("job {}: model {name} with {wanted} coordinates", self.config.name);
         lock(&self.models).insert(name.to_owned(), Arc::clone(&model));
         Ok(model)
@@ -117,45 +111,20 @@ impl Job {
     }
 
     /// Registers a worker, and ends its older connection.
-    ///
-    /// # Errors
-    /// [`Reason::Full`] if the job has its connections already.
-    pub fn enter(&self, worker: u16, number: u64, connection: &quinn::Connection) -> Result<(), Reason> {
-        let older = {
-            let mut holders = lock(&self.holders);
-            if !holders.contains_key(&worker) && holders.len() >= self.connections {
-                return Err(Reason::Full);
-            }
-            holders.insert(worker, (number, connection.clone()))
-        };
+    pub fn enter(&self, worker: u16, number: u64, connection: &quinn::Connection) {
+        let older = lock(&self.holders).insert(worker, (number, connection.clone()));
         if let Some((_, older)) = older {
             self.refuse(Reason::Replaced);
             Reason::Replaced.close(&older);
         }
         self.count(|stats| stats.connections += 1);
-        Ok(())
     }
 
-    /// Ends waiting for a worker whose connection has ended, unless the worker has reconnected.
+    /// Forgets a worker whose connection has ended, unless the worker has reconnected.
     pub fn leave(&self, worker: u16, number: u64) {
         let mut holders = lock(&self.holders);
-        if holders.get(&worker).is_none_or(|(holder, _)| *holder != number) {
-            return;
-        }
-        holders.remove(&worker);
-        drop(holders);
-        self.release(worker);
-    }
-
-    /// Ends waiting for a worker.
-    pub fn release(&self, worker: u16) {
-        for model in self.models() {
-            for shared in &model.shards {
-                if let Ok(mut shard) = shared.enter() {
-                    shard.release(worker);
-                }
-                shared.changed.send_replace(());
-            }
+        if holders.get(&worker).is_some_and(|(holder, _)| *holder == number) {
+            holders.remove(&worker);
         }
     }
 
@@ -239,7 +208,7 @@ mod tests {
     use super::*;
     use crate::registry::Registry;
 
-    /// Whoever makes a model holds up nobody who has one.
+    /// The other models of a job are served while one is made.
     #[test]
     fn models_are_served_while_another_is_made() {
         let config = ModelServerConfig {
@@ -252,7 +221,6 @@ mod tests {
         let _making = lock(&job.making);
         assert!(job.model("m").is_some());
         job.open("m", Spec::sgd(32, 1.0)).unwrap();
-        job.release(0);
         assert_eq!(job.stats().models.len(), 1);
     }
 }

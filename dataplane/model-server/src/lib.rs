@@ -14,7 +14,7 @@
 //! use thc_model::{Client, ClientConfig, Pull, Push, Spec};
 //!
 //! let config = ClientConfig {
-//!     servers: vec!["127.0.0.1:9100".to_owned()],
+//!     server: "127.0.0.1:9100".to_owned(),
 //!     secret: "sixteen letters or more".into(),
 //!     ..ClientConfig::default()
 //! };

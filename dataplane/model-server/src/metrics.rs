@@ -38,7 +38,6 @@ fn write(encoder: &mut DescriptorEncoder<'_>, stats: &ModelServerStats) -> fmt::
     counters(encoder, "connections", "Connections of workers that ever were", each(|job| job.connections))?;
     counters(encoder, "pulls", "Pulls answered, of one shard each", each(|job| job.pulls))?;
     counters(encoder, "pushes", "Pushes taken, of one shard each", each(|job| job.pushes))?;
-    counters(encoder, "waits", "Pushes that waited for a slower worker", each(|job| job.waits))?;
     counters(encoder, "pulled_bytes", "Bytes of vectors pulled", each(|job| job.pulled_bytes))?;
     counters(encoder, "pushed_bytes", "Bytes of vectors pushed", each(|job| job.pushed_bytes))?;
     counters(encoder, "saves", "State files written", each(|job| job.saves))?;
@@ -60,9 +59,6 @@ fn models(encoder: &mut DescriptorEncoder<'_>, stats: &ModelServerStats) -> fmt:
     })?;
     gauge("longest_delay", "Longest delay of a push, in steps", |model| {
         model.shards.iter().map(|shard| shard.longest_delay).max().unwrap_or(0)
-    })?;
-    gauge("silent_workers", "Workers that were waited for in vain", |model| {
-        model.shards.iter().map(|shard| shard.expired).sum()
     })?;
     gauge("stopped_shards", "Shards that take no pushes now", |model| {
         model.shards.iter().filter(|shard| shard.phase != "running").count() as u64

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -63,13 +62,13 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    fn new(spec: Spec, lease: Duration, folder: Option<Folder>, mut states: Vec<Option<State>>) -> Arc<Self> {
+    fn new(spec: Spec, folder: Option<Folder>, mut states: Vec<Option<State>>) -> Arc<Self> {
         let spec = Arc::new(spec);
         states.resize_with(spec.shards(), || None);
         let shards = states.into_iter().zip(0..).map(|(state, number)| {
             SharedShard::new(match state {
-                Some(state) => ModelShard::resume(Arc::clone(&spec), number, lease, state),
-                None => ModelShard::new(Arc::clone(&spec), number, lease),
+                Some(state) => ModelShard::resume(Arc::clone(&spec), number, state),
+                None => ModelShard::new(Arc::clone(&spec), number),
             })
         });
         let shards = shards.collect();
@@ -77,18 +76,18 @@ impl Model {
     }
 
     /// A new one, whose folder is written if it has one.
-    pub fn create(spec: Spec, lease: Duration, folder: Option<Folder>) -> Result<Arc<Self>, ModelError> {
+    pub fn create(spec: Spec, folder: Option<Folder>) -> Result<Arc<Self>, ModelError> {
         if let Some(folder) = &folder {
             folder.create(&spec)?;
         }
-        Ok(Self::new(spec, lease, folder, Vec::new()))
+        Ok(Self::new(spec, folder, Vec::new()))
     }
 
     /// Reads the model of a folder; `None` if the folder has none.
-    pub fn read(folder: Folder, lease: Duration) -> Result<Option<Arc<Self>>, ModelError> {
+    pub fn read(folder: Folder) -> Result<Option<Arc<Self>>, ModelError> {
         let Some(spec) = folder.read_spec()? else { return Ok(None) };
         let states = folder.read_shards(&spec)?;
-        Ok(Some(Self::new(spec, lease, Some(folder), states)))
+        Ok(Some(Self::new(spec, Some(folder), states)))
     }
 
     /// Whether what a worker is told of epoch `epoch` of a shard will still be so after a restart.
@@ -166,7 +165,6 @@ impl Model {
                 durable: if self.folder.is_some() { shared.durable.load(Ordering::Acquire) } else { 0 },
                 bits: shard.bits(),
                 longest_delay: shard.longest,
-                expired: shard.expired_count(),
             }
         };
         let (version, quickest) = self.versions();

@@ -7,7 +7,6 @@ use std::time::Duration;
 use quinn::{Endpoint, EndpointConfig, VarInt};
 use quinn_proto::RandomConnectionIdGenerator;
 use tokio::runtime::Runtime;
-use tokio::sync::Semaphore;
 
 use crate::config::ModelServerConfig;
 use crate::counters::{ModelServerStats, Reason};
@@ -19,8 +18,6 @@ use crate::{proof, session};
 
 /// The window of a connection that has not shown the secret yet.
 const STRANGERS_WINDOW: u32 = SMALL as u32;
-/// The largest number of connections that have not shown a secret yet: fewer in tests, which make more of them than that.
-const MAX_STRANGERS: usize = if cfg!(test) { 32 } else { 256 };
 
 /// A server that runs. Dropping it stops it, after everything was written.
 pub struct ModelServer {
@@ -62,7 +59,7 @@ impl ModelServer {
             Endpoint::new(own, Some(server), udp, Arc::new(quinn::TokioRuntime)).map_err(socket)?
         };
         let local = endpoint.local_addr().map_err(socket)?;
-        runtime.spawn(accept(Arc::clone(&registry), endpoint.clone(), config.patience.0));
+        runtime.spawn(accept(Arc::clone(&registry), endpoint.clone(), config.connections, config.patience.0));
         runtime.spawn(keep(Arc::clone(&registry), config.durable.0));
         Ok(Self { runtime: Some(runtime), endpoint, registry, local })
     }
@@ -132,24 +129,20 @@ async fn keep(registry: Arc<Registry>, durable: Duration) {
 }
 
 /// Accepts connections. quinn's retry shows that an address is the peer's own before a handshake costs anything.
-async fn accept(registry: Arc<Registry>, endpoint: Endpoint, patience: Duration) {
-    let places = Arc::new(Semaphore::new(MAX_STRANGERS));
+async fn accept(registry: Arc<Registry>, endpoint: Endpoint, connections: usize, patience: Duration) {
     while let Some(incoming) = endpoint.accept().await {
         if !incoming.remote_address_validated() && incoming.may_retry() {
             // The peer comes again at once, with quinn's token.
             let _ = incoming.retry();
             continue;
         }
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+        if endpoint.open_connections() >= connections {
             registry.refuse(Reason::Limit);
-            tracing::debug!(
-                "{} is refused: too many have not shown the secret yet",
-                incoming.remote_address()
-            );
+            tracing::debug!("{} is refused: there are {connections} connections", incoming.remote_address());
             incoming.refuse();
             continue;
-        };
+        }
         let Ok(connecting) = incoming.accept() else { continue };
-        tokio::spawn(session::serve(Arc::clone(&registry), connecting, place, patience));
+        tokio::spawn(session::serve(Arc::clone(&registry), connecting, patience));
     }
 }

@@ -15,7 +15,7 @@ const SHARD: u32 = 1 << 18;
 const LARGEST_SHARD: u32 = 1 << 24;
 /// Most workers of a model: their numbers are below it.
 pub const MAX_WORKERS: u16 = 1024;
-/// Most shards of a model on one server: each has a stream of a worker's connection.
+/// Most shards of a model: each has a stream of a worker's connection.
 pub const MAX_SHARDS: u64 = 4095;
 
 /// Coordinates of a shard, unless a [`Spec`] says otherwise: 2^18, or where a server would have too many of them, the next power
@@ -43,10 +43,6 @@ pub enum ModelBits {
 pub struct Spec {
     /// Length of the vector.
     pub coordinates: u64,
-    /// The first coordinate that this server holds, and the length of the whole: a [`Client`](crate::Client) with
-    /// several servers fills it in.
-    #[serde(default)]
-    pub part: Option<(u64, u64)>,
     /// η. Each push may scale it.
     pub rate: f32,
     /// SVRG's correction: pushes are differences from the gradient at the snapshot, and the server adds the
@@ -85,7 +81,6 @@ impl Spec {
     pub fn sgd(coordinates: u64, rate: f32) -> Self {
         Self {
             coordinates,
-            part: None,
             rate,
             corrected: false,
             accelerated: false,
@@ -116,7 +111,7 @@ impl Spec {
             let least = self.coordinates.div_ceil(MAX_SHARDS);
             (least > u64::from(self.shard)).then(|| {
                 format!(
-                    "shard is {}, and a server takes at most {MAX_SHARDS} shards: give at least {least} coordinates, or more servers",
+                    "shard is {}, and a server takes at most {MAX_SHARDS} shards: give at least {least} coordinates",
                     self.shard
                 )
             })
@@ -127,8 +122,6 @@ impl Spec {
     fn fault(&self) -> Option<String> {
         let finite = |number: f32, least: f32| number.is_finite() && number >= least;
         let Prox { l1, l2, bounds } = self.prox;
-        let within =
-            |(from, total): (u64, u64)| from.checked_add(self.coordinates).is_some_and(|end| end <= total);
         let ordered = |(lower, upper): (f32, f32)| lower.is_finite() && upper.is_finite() && lower <= upper;
         let keepable = |delay: u32| delay >= u32::from(self.workers).saturating_sub(1);
         let bits = match self.bits {
@@ -137,7 +130,6 @@ impl Spec {
         };
         let checks = [
             (self.coordinates > 0, "coordinates is 0: a model has at least one"),
-            (self.part.is_none_or(within), "part does not lie within the whole"),
             (self.rate.is_finite() && self.rate > 0.0, "rate must be a finite number above 0"),
             (finite(l1, 0.0) && finite(l2, 0.0), "prox.l1 and prox.l2 must be finite and not negative"),
             (bounds.is_none_or(ordered), "prox.bounds must be a finite lower and upper bound, in this order"),
@@ -169,11 +161,10 @@ impl Spec {
         if self.tensors.is_empty() {
             return None;
         }
-        let total = self.part.map_or(self.coordinates, |(_, total)| total);
         let sum = self.tensors.iter().try_fold(0_u64, |sum, tensor| sum.checked_add(tensor.length));
         if self.tensors.len() > MAX_TENSORS {
             Some("tensors are more than 16384")
-        } else if sum != Some(total) {
+        } else if sum != Some(self.coordinates) {
             Some("tensors do not have as many coordinates together as the model")
         } else if self.tensors.iter().any(|tensor| !matches!(tensor.bits, 2..=16 | EXACT)) {
             Some("tensors: bits must be 2 to 16, or 32")
@@ -197,9 +188,8 @@ impl Spec {
     /// What of shard `number` has one scale; nothing: all of it.
     #[must_use]
     pub fn blocks(&self, number: usize) -> Vec<TensorBlock> {
-        let before = self.part.map_or(0, |(from, _)| from);
         let range = self.range(number);
-        tensors::blocks(&self.tensors, &(before + range.start as u64..before + range.end as u64))
+        tensors::blocks(&self.tensors, &(range.start as u64..range.end as u64))
     }
 
     /// The number of shards.
@@ -208,7 +198,7 @@ impl Spec {
         self.coordinates.div_ceil(u64::from(self.shard)) as usize
     }
 
-    /// Coordinates of shard `number`, within this server's part.
+    /// The coordinates of shard `number`.
     #[must_use]
     pub fn range(&self, number: usize) -> std::ops::Range<usize> {
         let from = number as u64 * u64::from(self.shard);
@@ -218,17 +208,6 @@ impl Spec {
     /// Whether the model has snapshots.
     pub(crate) fn snapshots(&self) -> bool {
         self.epoch.is_some()
-    }
-
-    /// The part of server `number` of `servers`: an equal share, the first ones one longer.
-    pub(crate) fn part_of(&self, number: usize, servers: usize) -> Self {
-        let (servers, number, total) = (servers as u64, number as u64, self.coordinates);
-        let from = |k: u64| k * (total / servers) + k.min(total % servers);
-        Self {
-            coordinates: from(number + 1) - from(number),
-            part: Some((from(number), total)),
-            ..self.clone()
-        }
     }
 }
 
@@ -243,7 +222,6 @@ mod tests {
         good.validate().unwrap();
         let wrong = [
             ("coordinates", Spec { coordinates: 0, ..good.clone() }),
-            ("part", Spec { part: Some((1, 100)), ..good.clone() }),
             ("rate", Spec { rate: f32::NAN, ..good.clone() }),
             ("rate", Spec { rate: 0.0, ..good.clone() }),
             ("prox", Spec { prox: Prox { l1: -1.0, ..Prox::default() }, ..good.clone() }),
@@ -295,25 +273,17 @@ mod tests {
     }
 
     #[test]
-    fn parts_and_shards_cover_everything_once() {
-        for (coordinates, servers, shard) in [(1, 1, 16), (100, 3, 16), (1000, 7, 100), (17, 2, 16)] {
+    fn shards_cover_everything_once() {
+        for (coordinates, shard) in [(1, 16), (100, 16), (1000, 100), (17, 16)] {
             let spec = Spec { shard, ..Spec::sgd(coordinates, 1.0) };
             let mut next = 0;
-            for server in 0..servers {
-                let part = spec.part_of(server, servers);
-                part.validate().unwrap();
-                assert_eq!(part.part.unwrap().0, next);
-                let mut within = 0;
-                for number in 0..part.shards() {
-                    let range = part.range(number);
-                    assert_eq!(range.start, within);
-                    assert!(!range.is_empty() && range.len() <= shard as usize);
-                    within = range.end;
-                }
-                assert_eq!(within as u64, part.coordinates);
-                next += part.coordinates;
+            for number in 0..spec.shards() {
+                let range = spec.range(number);
+                assert_eq!(range.start, next);
+                assert!(!range.is_empty() && range.len() <= shard as usize);
+                next = range.end;
             }
-            assert_eq!(next, coordinates);
+            assert_eq!(next as u64, coordinates);
         }
     }
 }

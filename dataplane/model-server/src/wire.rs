@@ -14,7 +14,7 @@ use crate::shard::{PullAnswer, PushHead, Stamp};
 use crate::spec::Spec;
 
 /// Application protocol of the TLS handshake, with the version of the messages.
-pub(crate) const ALPN: &[u8] = b"thc-model/4";
+pub(crate) const ALPN: &[u8] = b"thc-model/5";
 /// Longest request that is not a vector.
 pub(crate) const SMALL: usize = 4096;
 /// Longest request of a stream for the session, whose [`Request::Open`] has the tensors of a model.
@@ -43,8 +43,6 @@ pub(crate) enum Request<'a> {
     Delete {
         model: &'a str,
     },
-    /// The worker leaves, so nobody waits for it.
-    Leave,
     /// The first request of a shard's stream.
     Attach {
         model: &'a str,
@@ -67,8 +65,10 @@ pub(crate) enum Request<'a> {
         incarnation: u64,
         head: PushHead,
     },
-    Snapshot,
-    Exact,
+    /// The numbers of a shard as they are, or those of its snapshot.
+    Numbers {
+        snapshot: bool,
+    },
 }
 
 /// An answer of the server.
@@ -104,11 +104,7 @@ pub(crate) enum Answer {
         delay: Option<u64>,
     },
     /// Floats follow.
-    Snapshot {
-        epoch: u64,
-    },
-    /// Floats follow.
-    Exact {
+    Numbers {
         stamp: Stamp,
     },
 }

@@ -1,8 +1,8 @@
 //! Workers come, leave, are killed and come again, and the server dies as well: no number is wrong, and whoever stays goes on.
 //!
 //! Every push takes 1 from every coordinate, so in each shard x is −version. A mixture of versions, a push that was applied twice or half, or an
-//! older file in the place of a newer one is a wrong number. A worker that is killed holds a version that it will never answer, and the
-//! model bounds delays: the others wait for it until its lease is over, and then go on.
+//! older file in the place of a newer one is a wrong number. A worker that is killed holds a version that it will never answer, for
+//! which nobody waits.
 #![allow(clippy::unwrap_used)]
 
 mod program;
@@ -39,7 +39,7 @@ fn spec() -> Spec {
 
 fn open(server: SocketAddr, worker: u16) -> Client {
     let config = ClientConfig {
-        servers: vec![server.to_string()],
+        server: server.to_string(),
         secret: SECRET.into(),
         worker,
         timeout: HANG,
@@ -119,7 +119,7 @@ fn churn(rounds: u32, limit: Duration, seed: u64) -> Events {
     let address = free_address();
     let state = folder.path().to_str().unwrap();
     let start = || {
-        let flags = ["--job", "train", "--durable", "30ms", "--lease", "500ms", "--state", state];
+        let flags = ["--job", "train", "--durable", "30ms", "--state", state];
         Running::start_with(address, &flags)
     };
     let mut server = start();

@@ -3,22 +3,14 @@
 
 mod setup;
 
-use std::time::Duration;
-
 use setup::{client, server};
-use thc_model::{ModelBits, Pull, Push, Spec};
+use thc_model::{ModelBits, Pull, Push, Reason, Spec};
 
 #[test]
 fn sixty_four_workers() {
-    let running = [server(None)];
+    let running = server(None);
     let d = 2000;
-    let spec = Spec {
-        bits: ModelBits::Fixed(32),
-        shard: 512,
-        workers: 64,
-        delay: Some(70),
-        ..Spec::sgd(d as u64, 1.0)
-    };
+    let spec = Spec { bits: ModelBits::Fixed(32), shard: 512, workers: 64, ..Spec::sgd(d as u64, 1.0) };
     std::thread::scope(|scope| {
         for worker in 0..64 {
             let (running, spec) = (&running, spec.clone());
@@ -31,7 +23,6 @@ fn sixty_four_workers() {
                     let (pushed, pulled) =
                         client.push_pull(&vec![1.0; d], Push::bits(32), &mut x, Pull::default()).unwrap();
                     assert_eq!(pushed.accepted_shards, 4, "{pushed:?}");
-                    assert!(pushed.delay <= 70);
                     for (x, stamp) in x.chunks(512).zip(pulled.stamps()) {
                         assert!(x.iter().all(|v| *v == -(stamp.version as f32)));
                     }
@@ -43,52 +34,38 @@ fn sixty_four_workers() {
     assert_eq!(stats.pushes, 4 * 64 * 8);
     for shard in &stats.models[0].shards {
         assert_eq!(shard.version, 64 * 8);
-        assert!(shard.longest_delay <= 70);
+        assert!(shard.longest_delay < 64 * 8);
     }
 }
 
-fn server_of(running: &[thc_model::ModelServer]) -> thc_model::ModelJobStats {
-    running[0].stats().jobs["train"].clone()
+fn server_of(running: &thc_model::ModelServer) -> thc_model::ModelJobStats {
+    running.stats().jobs["train"].clone()
 }
 
 #[test]
-fn nobody_waits_for_a_slow_worker_until_the_bound() {
-    for (delay, waits) in [(None, false), (Some(4), true)] {
-        let running = [server(None)];
+fn a_slow_worker_is_waited_for_by_nobody() {
+    for delay in [None, Some(4)] {
+        let running = server(None);
         let spec = Spec { bits: ModelBits::Fixed(32), workers: 3, delay, ..Spec::sgd(64, 1.0) };
-        let steps = std::thread::scope(|scope| {
-            let work = |worker: u16, pause: Duration, steps: u64| {
-                let (running, spec) = (&running, spec.clone());
-                move || {
-                    let mut client = client(running, worker, "m", spec);
-                    client.initialise(&[0.0; 64]).unwrap();
-                    let mut x = vec![0.0; 64];
-                    for _ in 0..steps {
-                        client.pull(&mut x, Pull::default()).unwrap();
-                        std::thread::sleep(pause);
-                        let pushed = client.push(&[1.0; 64], Push::bits(32)).unwrap();
-                        assert_eq!(pushed.accepted_shards, 1, "{pushed:?}");
-                    }
-                    client.stats().longest_delay
-                }
-            };
-            let slow = scope.spawn(work(0, Duration::from_millis(50), 4));
-            let quick = [1, 2].map(|worker| scope.spawn(work(worker, Duration::from_millis(1), 40)));
-            let slow = slow.join().unwrap();
-            for worker in quick {
-                worker.join().unwrap();
-            }
-            slow
+        let [mut slow, mut quick] = [0, 1].map(|worker| {
+            let mut client = client(&running, worker, "m", spec.clone());
+            client.initialise(&[0.0; 64]).unwrap();
+            client
         });
-        let stats = server_of(&running);
-        assert_eq!(stats.pushes, 84);
-        if waits {
-            assert!(stats.waits > 0);
-            assert!(steps <= 4, "delay {steps}");
-        } else {
-            assert_eq!(stats.waits, 0);
-            assert!(steps > 4, "delay {steps}");
+        let mut x = vec![0.0; 64];
+        slow.pull(&mut x, Pull::default()).unwrap();
+        for _ in 0..5 {
+            quick.pull(&mut x, Pull::default()).unwrap();
+            assert_eq!(quick.push(&[1.0; 64], Push::bits(32)).unwrap().accepted_shards, 1);
         }
+        let pushed = slow.push(&[1.0; 64], Push::bits(32)).unwrap();
+        match delay {
+            None => assert_eq!((pushed.accepted_shards, pushed.delay), (1, 5)),
+            Some(_) => assert_eq!(pushed.refused, [(0, Reason::Late)]),
+        }
+        // In time again after another pull.
+        slow.pull(&mut x, Pull::default()).unwrap();
+        assert_eq!(slow.push(&[1.0; 64], Push::bits(32)).unwrap().accepted_shards, 1);
     }
 }
 
@@ -100,7 +77,7 @@ fn several_models_and_jobs_share_a_server() {
             .into(),
         ..setup::server_config(None)
     };
-    let running = [thc_model::ModelServer::start(config).unwrap()];
+    let running = thc_model::ModelServer::start(config).unwrap();
     for job in ["train", "other"] {
         for number in 0..4_u32 {
             let config = thc_model::ClientConfig { job: job.to_owned(), ..setup::config(&running, 0) };
@@ -113,5 +90,5 @@ fn several_models_and_jobs_share_a_server() {
             assert!(x.iter().all(|v| *v == number as f32));
         }
     }
-    assert_eq!(running[0].stats().jobs["other"].models.len(), 4);
+    assert_eq!(running.stats().jobs["other"].models.len(), 4);
 }

@@ -152,7 +152,7 @@ fn kills(count: usize, limit: Duration, seed: u64) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let address = free_address();
     let config = ClientConfig {
-        servers: vec![address.to_string()],
+        server: address.to_string(),
         secret: SECRET.into(),
         timeout: HANG,
         ..ClientConfig::default()

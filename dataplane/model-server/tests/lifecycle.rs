@@ -16,9 +16,9 @@ fn a_model_is_listed_shown_and_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let address = free_address();
     let _server = Running::start(address, folder.path());
-    let admin = |arguments: &[&str]| administer(&[address], arguments);
+    let admin = |arguments: &[&str]| administer(address, arguments);
     let config = ClientConfig {
-        servers: vec![address.to_string()],
+        server: address.to_string(),
         secret: SECRET.into(),
         timeout: Duration::from_secs(300),
         ..ClientConfig::default()
@@ -33,7 +33,7 @@ fn a_model_is_listed_shown_and_deleted() {
     }
     let (status, text) = admin(&["list"]);
     let row: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
-    assert_eq!((status, row), (Some(0), vec![&*address.to_string(), "m", "100", "3"]));
+    assert_eq!((status, row), (Some(0), vec!["m", "100", "3"]));
     let (status, text) = admin(&["list", "--json"]);
     let listed: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((status, &listed[0]["version"]), (Some(0), &Value::from(3)));
@@ -49,6 +49,6 @@ fn a_model_is_listed_shown_and_deleted() {
     assert!(status == Some(2) && text.contains("no model m"), "{text}");
     let (status, text) = admin(&["delete", "m"]);
     assert!(status == Some(1) && text.contains("no model m"), "{text}");
-    let (status, text) = administer(&[address], &["list", "--secret", "another secret entirely"]);
+    let (status, text) = administer(address, &["list", "--secret", "another secret entirely"]);
     assert!(status == Some(1) && text.contains("same secret"), "{text}");
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use program::{Running, free_address};
 use setup::SECRET;
-use thc_model::{Client, ClientConfig, ClientStats, ModelBits, ModelError, Pull, Push, ShardState, Spec};
+use thc_model::{Client, ClientConfig, ClientStats, ModelBits, Pull, Push, ShardState, Spec};
 
 /// How long nothing may happen until a test counts as hung.
 const HANG: Duration = Duration::from_secs(600);
@@ -71,7 +71,7 @@ fn survives(spec: Spec, seed: u64) {
         let workers: Vec<_> = (0..3)
             .map(|worker| {
                 let config = ClientConfig {
-                    servers: vec![address.to_string()],
+                    server: address.to_string(),
                     secret: SECRET.into(),
                     worker,
                     timeout: Duration::from_secs(60),
@@ -134,7 +134,7 @@ fn what_was_stopped_in_order_loses_nothing() {
     let spec = Spec { bits: ModelBits::Fixed(32), shard: 100, ..Spec::sgd(1000, 1.0) };
     let mut version = 0;
     for _ in 0..3 {
-        let running = [setup::server(Some(folder.path()))];
+        let running = setup::server(Some(folder.path()));
         let mut client = setup::client(&running, 0, "m", spec.clone());
         assert_eq!(client.initialise(&[0.0; 1000]).unwrap(), version == 0);
         let mut x = vec![0.0; 1000];
@@ -145,8 +145,7 @@ fn what_was_stopped_in_order_loses_nothing() {
             client.push(&[1.0; 1000], Push::bits(32)).unwrap();
             version += 1;
         }
-        let [server] = running;
-        server.shutdown().unwrap();
+        running.shutdown().unwrap();
     }
 }
 
@@ -160,7 +159,7 @@ fn two_jobs(folder: &Path) -> String {
 
 fn of_job(address: SocketAddr, job: &str) -> ClientConfig {
     ClientConfig {
-        servers: vec![address.to_string()],
+        server: address.to_string(),
         job: job.to_owned(),
         secret: SECRET.into(),
         timeout: Duration::from_secs(60),
@@ -234,59 +233,11 @@ fn a_job_that_diverges_keeps_no_other_down() {
     server.kill();
 }
 
-/// Every push takes 1 from every coordinate, and each half of the model counts its own.
-#[test]
-fn one_of_two_servers_that_restarts_empty_freezes_nothing() {
-    let addresses = [free_address(), free_address()];
-    let flags = ["--job", "train"];
-    let mut servers = addresses.map(|address| Running::start_with(address, &flags));
-    let config = |worker| ClientConfig {
-        servers: addresses.map(|address| address.to_string()).into(),
-        worker,
-        ..of_job(addresses[0], "train")
-    };
-    let spec = Spec { bits: ModelBits::Fixed(32), ..Spec::sgd(200, 1.0) };
-    let mut workers = [0, 1].map(|worker| Client::open(config(worker), "m", spec.clone()).unwrap());
-    assert!(workers[0].initialise(&[0.0; 200]).unwrap());
-    assert!(!workers[1].initialise(&[7.0; 200]).unwrap());
-    let mut x = vec![9.0; 200];
-    for client in &mut workers {
-        client.pull(&mut x, Pull::default()).unwrap();
-        assert_eq!(client.push(&[1.0; 200], Push::bits(32)).unwrap().accepted_shards, 2);
-    }
-    for client in &mut workers {
-        client.pull(&mut x, Pull::default()).unwrap();
-        assert_eq!(x, [-2.0; 200]);
-    }
-    servers[1].kill();
-    servers[1] = Running::start_with(addresses[1], &flags);
-    // Whoever pushes without a look at what was pulled is told.
-    for client in &mut workers {
-        let (pushed, pulled) =
-            client.push_pull(&[1.0; 200], Push::bits(32), &mut x, Pull::default()).unwrap();
-        assert!(pushed.accepted_shards <= 1, "{pushed:?}");
-        assert!(pulled.is_empty() && pulled.is_running());
-        assert!(matches!(client.push(&[1.0; 200], Push::bits(32)), Err(ModelError::Empty)));
-        // What was lost is not overwritten by zeros: the worker has it.
-        assert_eq!(x[100..], [-2.0; 100]);
-    }
-    // One of them gives what it has, and says that it did.
-    assert!(workers[1].initialise(&x).unwrap());
-    assert!(!workers[0].initialise(&x).unwrap());
-    for client in &mut workers {
-        client.pull(&mut x, Pull::default()).unwrap();
-        assert_eq!(client.push(&[1.0; 200], Push::bits(32)).unwrap().accepted_shards, 2);
-    }
-    workers[0].pull(&mut x, Pull::default()).unwrap();
-    // The first half has lost nothing; the second goes on from what the workers had.
-    assert_eq!((x[..100].to_vec(), x[100..].to_vec()), (vec![-6.0; 100], vec![-4.0; 100]));
-}
-
 #[test]
 fn a_server_without_state_forgets_and_says_so() {
     let address = free_address();
     let config = || thc_model::ModelServerConfig { listen: address, ..setup::server_config(None) };
-    let running = [thc_model::ModelServer::start(config()).unwrap()];
+    let running = thc_model::ModelServer::start(config()).unwrap();
     let mut client = setup::client(&running, 0, "m", Spec::sgd(100, 1.0));
     client.initialise(&[1.0; 100]).unwrap();
     let mut x = vec![0.0; 100];

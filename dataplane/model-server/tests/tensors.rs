@@ -13,9 +13,9 @@ fn scales_are_of_tensors() {
     let number = |i: i32| if (3000..3050).contains(&i) { 1.0 } else { 0.02 } * (i as f32).sin();
     let mut x: Vec<f32> = (0..23_050).map(number).collect();
     x[10_000] = 50.0;
-    let servers = [server(None), server(None)];
+    let running = server(None);
     let spec = Spec { tensors, shard: 4096, ..Spec::sgd(23_050, 0.1) };
-    let mut worker = client(&servers, 0, "m", spec);
+    let mut worker = client(&running, 0, "m", spec);
     worker.initialise(&x).unwrap();
     let mut pulled = vec![0.0; x.len()];
     worker.pull(&mut pulled, Pull::default()).unwrap();
@@ -34,10 +34,10 @@ fn scales_are_of_tensors() {
 /// The server's Adam is a plain loop.
 #[test]
 fn adam_at_the_server_is_adam() {
-    let servers = [server(None)];
+    let running = server(None);
     let optimizer = Optimizer::Adam { beta1: 0.9, beta2: 0.99, epsilon: 1e-8 };
     let spec = Spec { optimizer, bits: ModelBits::Fixed(32), shard: 16, ..Spec::sgd(40, 0.1) };
-    let mut worker = client(&servers, 0, "m", spec);
+    let mut worker = client(&running, 0, "m", spec);
     let target: Vec<f32> = (0..40).map(|i| (i as f32).sin()).collect();
     let (mut x, mut m, mut s) = (vec![0.0_f32; 40], vec![0.0_f32; 40], vec![0.0_f32; 40]);
     worker.initialise(&x).unwrap();
@@ -60,9 +60,9 @@ fn adam_at_the_server_is_adam() {
 /// A push is of all shards or of none, though the first of them are sent while others are encoded.
 #[test]
 fn a_push_that_fails_in_its_last_shard_changes_none() {
-    let servers = [server(None), server(None)];
+    let running = server(None);
     let spec = Spec { shard: 100, bits: ModelBits::Fixed(32), ..Spec::sgd(1000, 1.0) };
-    let mut worker = client(&servers, 0, "m", spec);
+    let mut worker = client(&running, 0, "m", spec);
     let mut x = vec![0.0; 1000];
     worker.initialise(&x).unwrap();
     worker.pull(&mut x, Pull::default()).unwrap();

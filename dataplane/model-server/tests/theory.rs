@@ -6,7 +6,6 @@ mod quadratic;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use quadratic::{Quadratic, minus, square};
 use thc_codec::{norm, rounding::Rounding};
@@ -48,8 +47,7 @@ fn train(mu: f32, push: Push, mut see: impl FnMut(&[(Vec<f32>, f64)], f64)) {
         ..Spec::asylpg(D as u64, 0.1, NonZeroU32::new(M).unwrap())
     };
     spec.validate().unwrap();
-    let now = Instant::now();
-    let mut shard = ModelShard::new(Arc::new(spec), 0, Duration::from_secs(60));
+    let mut shard = ModelShard::new(Arc::new(spec), 0);
     shard.initialise(&[0.5; D]);
     let mut random = fastrand::Rng::with_seed(11);
     let mut tightest = 0.0_f64;
@@ -57,10 +55,10 @@ fn train(mu: f32, push: Push, mut see: impl FnMut(&[(Vec<f32>, f64)], f64)) {
         let snapshot = shard.state().snapshot.clone();
         let full = problem.full(&snapshot);
         assert!(shard.begin(epoch, &full));
-        let pull = |shard: &mut ModelShard, worker: u16, tightest: &mut f64| {
+        let pull = |shard: &ModelShard, worker: u16, tightest: &mut f64| {
             let exact = shard.state().x.clone();
             let mut bytes = Vec::new();
-            shard.pull(worker, None, None, now, &mut bytes).unwrap();
+            shard.pull(worker, None, None, &mut bytes).unwrap();
             let stamp = shard.stamp();
             let mut pulled = vec![vec![0.0; D]];
             payload::decode(&bytes, &mut pulled[0]).unwrap();
@@ -79,7 +77,7 @@ fn train(mu: f32, push: Push, mut see: impl FnMut(&[(Vec<f32>, f64)], f64)) {
             }
             Held { stamp, exact: exact.to_vec(), pulled }
         };
-        let mut held: Vec<Held> = (0..WORKERS).map(|w| pull(&mut shard, w, &mut tightest)).collect();
+        let mut held: Vec<Held> = (0..WORKERS).map(|w| pull(&shard, w, &mut tightest)).collect();
         for step in 0..M {
             let worker = (step % u32::from(WORKERS)) as u16;
             let own = &held[usize::from(worker)];
@@ -106,10 +104,10 @@ fn train(mu: f32, push: Push, mut see: impl FnMut(&[(Vec<f32>, f64)], f64)) {
                 .unwrap();
             payload::decode(&bytes, &mut zeta).unwrap();
             let head = PushHead { sequence, stamp: own.stamp, scale: 1.0 };
-            let applied = shard.push(worker, &head, &zeta, now);
+            let applied = shard.push(worker, &head, &zeta);
             assert!(matches!(applied, Applied::Taken { .. }), "{applied:?}");
             if step + 1 < M {
-                held[usize::from(worker)] = pull(&mut shard, worker, &mut tightest);
+                held[usize::from(worker)] = pull(&shard, worker, &mut tightest);
             }
         }
     }

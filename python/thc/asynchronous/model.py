@@ -30,7 +30,7 @@ class Pulled:
     waiting: int | None
     """The epoch whose full-batch gradient all shards wait for, if they do."""
     empty: bool
-    """Whether the model, or the part of it on one server, has no value: it is new, or that server has lost it. Nothing can be
+    """Whether the model, or a part of it, has no value: it is new, or the server has lost it. Nothing can be
     pushed until a worker has called :meth:`Asynchronous.initialise`."""
     versions: list[int]
     """Pushes that each running shard has taken."""
@@ -93,7 +93,7 @@ class ModelSpec:
     bounds: tuple[float, float] | None = None
     """The least and the largest value of a coordinate."""
     delay: int | None = None
-    """No gradient is taken that is older than so many steps; quick workers wait for slow ones then."""
+    """A gradient that is older than so many steps is refused."""
     seed: int = 0
     """The seed of the rounding of pulls."""
 
@@ -175,9 +175,9 @@ def _vector(array: npt.ArrayLike) -> Vector:
 
 
 class Asynchronous:
-    """A worker's side of a model on one or several model servers (``thc-model``).
+    """A worker's side of a model on a model server (``thc-model``).
 
-    ``server`` is ``"host:port"``, or several, over which the model is cut; ``spec`` says what the model is. Options:
+    ``server`` is ``"host:port"``; ``spec`` says what the model is. Options:
 
     - ``secret``: of the job (default: the variable ``THC_MODEL_SECRET``), ``job`` its name, ``model`` the model's;
       ``worker`` this worker's number, below ``spec.workers``.
@@ -190,7 +190,7 @@ class Asynchronous:
 
     def __init__(
         self,
-        server: str | Sequence[str],
+        server: str,
         spec: ModelSpec,
         *,
         secret: str | None = None,
@@ -216,7 +216,7 @@ class Asynchronous:
         self.sparse = sparse
         self.budget = budget
         self._native = _native.Model(
-            servers=[server] if isinstance(server, str) else list(server),
+            server=server,
             model=model,
             spec=spec._json(),
             secret=_secret(secret),
@@ -249,7 +249,7 @@ class Asynchronous:
 
     def exact(self, out: Vector) -> list[int]:
         """Overwrites ``out`` by the numbers of the model themselves, where a pull has them rounded: the version of each shard.
-        It is neither a pull nor a reservation."""
+        Later pulls and pushes do not change."""
         return self._native.exact(out)
 
     def snapshot(self, out: Vector) -> int | None:
@@ -261,16 +261,16 @@ class Asynchronous:
         return self._native.begin(epoch, _vector(gradient))
 
     def stats(self) -> dict[str, Any]:
-        """Totals of this worker: pulls, pushes, bits of each, delays, seconds of waiting."""
+        """Totals of this worker: pulls, pushes, bits of each, delays."""
         return self._native.stats()
 
-    def server_stats(self, server: int = 0) -> dict[str, Any]:
-        """What a server counts for this job."""
-        found: dict[str, Any] = json.loads(self._native.server_stats(server))
+    def server_stats(self) -> dict[str, Any]:
+        """What the server counts for this job."""
+        found: dict[str, Any] = json.loads(self._native.server_stats())
         return found
 
     def close(self) -> None:
-        """Leaves, so that nobody waits for this worker."""
+        """Closes the connections."""
         self._native.close()
 
     def __enter__(self) -> Asynchronous:
@@ -297,7 +297,6 @@ class ModelServer:
         state: str | os.PathLike[str] | None = None,
         durable: float | str | None = None,
         threads: int | None = None,
-        lease: float | str | None = None,
     ) -> None:
         self._native = _native.ModelServer(
             secret=_secret(secret),
@@ -306,7 +305,6 @@ class ModelServer:
             state=state,
             durable=durable,
             threads=threads,
-            lease=lease,
         )
 
     @property

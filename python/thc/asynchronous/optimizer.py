@@ -112,9 +112,9 @@ class AsynchronousSGD(Optimizer):
         while True:
             if pulled.empty:
                 if self.epoch is not None:
-                    raise ModelEmptyError("a server has lost its part of the model in an epoch: let it keep its state (--state)")
+                    raise ModelEmptyError("the server has lost the model in an epoch: let it keep its state (--state)")
                 if self.model.initialise(self._x):
-                    log.warning("a model server has lost its part of the model, which goes on from what this worker had")
+                    log.warning("the model server has lost the model, which goes on from what this worker had")
             elif self._snapshot is not None and pulled.waiting is not None and pulled.waiting != self.epoch:
                 self._begin(pulled.waiting, self._snapshot)
             elif self.epoch is not None and self._full_gradient is not None and self.epoch in pulled.waits:

@@ -73,11 +73,9 @@ fn life_cycle(site: &Site) {
     assert_eq!((job.places[0].sessions, job.places[0].running), (2, false), "{job:?}");
     // 20,000 coordinates are 20 packets and the norms of 4 partitions for each worker and session.
     site.wait_until("counters", |site| {
-        let counters = site.counters("train");
-        let all = counters.jobs.first()?;
-        // Results are read before what workers sent, and more may come between.
-        let whole = all.results >= 48 && all.workers.len() == 2;
-        (whole && all.workers.iter().all(|w| w.opened + w.added >= 48)).then_some(())
+        let (results, sums) = (site.samples("thc_results", "train"), site.sums("train"));
+        let whole = results.first()?.1 >= 48.0 && sums.len() == 2;
+        (whole && sums.iter().all(|&sums| sums >= 48)).then_some(())
     });
     site.delete("train").unwrap();
     assert_eq!(site.job("train").unwrap_err().code(), Code::NotFound);
@@ -90,9 +88,7 @@ fn life_cycle(site: &Site) {
     assert!(site.all_reduce(coordinates, &[]).iter().all(|output| *output == wanted));
     // 20 DATA, and 5 NORM: of blocks of 8192, 8192, 2048, 1024 and 544 coordinates.
     let sums = |site: &Site| {
-        let counters = site.counters("next");
-        let all = counters.jobs.first().map_or(&[][..], |job| &job.workers);
-        let sums: Vec<u64> = all.iter().map(|worker| worker.opened + worker.added).collect();
+        let sums = site.sums("next");
         (sums.len() == 2 && sums.iter().all(|&sum| sum >= 25)).then_some(sums)
     };
     assert_eq!(site.wait_until("counters of the next job", sums), [25, 25]);
@@ -288,14 +284,15 @@ fn many_jobs(site: &mut Site) {
     let last = format!("job{}", room - 1);
     assert_eq!(site.job(&last).unwrap().places[0].group, room as u32);
     site.all_reduce(5000, &["--job", &room.to_string()]);
-    let counted = site.wait_until("counters", |site| {
-        let counters = site.counters("");
-        let of = |name: &str| counters.jobs.iter().find(|job| job.job == name).cloned();
-        of(&last).filter(|job| job.workers.iter().all(|w| w.opened + w.added >= 6)).map(|_| counters.clone())
+    site.wait_until("counters", |site| {
+        let sums = site.sums(&last);
+        (sums.len() == 2 && sums.iter().all(|&sums| sums >= 6)).then_some(())
     });
-    for job in &counted.jobs {
-        let packets: u64 = job.workers.iter().map(|worker| worker.packets).sum();
-        assert_eq!((job.workers.len(), packets > 0), (2, job.job == last), "{job:?}");
+    for job in 0..room {
+        let job = format!("job{job}");
+        let samples = site.samples("thc_packets", &job);
+        let packets: f64 = samples.iter().map(|(_, packets)| packets).sum();
+        assert_eq!((samples.len(), packets > 0.0), (2, job == last), "{samples:?}");
     }
     for job in 0..room {
         site.delete(&format!("job{job}")).unwrap();
@@ -437,9 +434,9 @@ fn slots_are_dealt_to_servers_and_no_bit_changes() {
             assert!(std::fs::read(site.folder().join(format!("{rank}.out"))).unwrap() == wanted, "{rank}");
         }
     };
-    let results = |site: &Site| -> Vec<u64> {
-        let counters = site.counters("train");
-        counters.jobs.iter().map(|job| job.results).filter(|&results| results > 20).collect()
+    let results = |site: &Site| {
+        let samples = site.samples("thc_results", "train");
+        samples.into_iter().filter(|(_, results)| *results > 20.0).collect::<Vec<_>>()
     };
     finish(&site, run(&site, "1"), &one);
     site.wait_until("sums at all servers", |site| (results(site).len() == 3).then_some(()));
@@ -478,12 +475,9 @@ fn workers_get_numbers_and_their_reports_arrive() {
     let url = site.url("train");
     let flags = ["--ps", url.as_str(), "--coordinates", "200000", "--repeat", "4000", "--json"];
     let workers = [WorkerProcess::with_flags(None, &flags), WorkerProcess::with_flags(None, &flags)];
-    let reported = site.wait_until("reports", |site| {
-        let counters = site.counters("train");
-        let workers = &counters.jobs.first()?.workers;
-        workers.iter().all(|w| w.report.is_some_and(|r| r.round_trip_us > 0)).then(|| workers.clone())
+    site.wait_until("reports", |site| {
+        (site.samples("thc_worker_round_trip_seconds", "train").len() == 2).then_some(())
     });
-    assert_eq!(reported.iter().map(|w| w.worker).collect::<Vec<_>>(), [0, 1]);
     let findings = site.diagnose("train");
     assert!(!findings.contains("PROBLEM"), "{findings}");
     // There is no third place.

@@ -9,19 +9,19 @@ use p4runtime_proto::v1::{
     ReadRequest, StreamMessageRequest, TableEntry, Uint128, entity, packet_replication_engine_entry,
     stream_message_request,
 };
+use std::collections::BTreeMap;
 use std::fs;
 use std::fs::OpenOptions;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use thc_control_proto::v1::control_client::ControlClient;
 use thc_control_proto::v1::finding::Severity;
-use thc_control_proto::v1::{
-    CreateJobRequest, DeleteJobRequest, DiagnoseRequest, GetJobRequest, Job, ReadCountersRequest,
-    ReadCountersResponse,
-};
+use thc_control_proto::v1::{CreateJobRequest, DeleteJobRequest, DiagnoseRequest, GetJobRequest, Job};
 use thc_controller::{JobSection, ProgramShape};
+use thc_support::openmetrics::{self, Labels};
 use thc_tests::{COOKIE, Network, WorkerProcess, binary, bmv2, free_port, switch_command, write_gradient};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -87,6 +87,7 @@ pub struct Site {
     network: Option<Network>,
     controller: Option<Running>,
     port: u16,
+    http: u16,
     runtime: Runtime,
     dir: PathBuf,
     // Of the first controller's site; another's is not its own to remove.
@@ -128,6 +129,7 @@ impl Site {
             network,
             controller: None,
             port: free_port(),
+            http: free_port(),
             runtime,
             dir,
             _temporary: Some(temporary),
@@ -187,7 +189,10 @@ impl Site {
     }
 
     fn configuration(&self) -> String {
-        let mut text = format!("[controller]\nlisten = \"127.0.0.1:{}\"\nstate = \"state\"\n", self.port);
+        let mut text = format!(
+            "[controller]\nlisten = \"127.0.0.1:{}\"\nhttp = \"127.0.0.1:{}\"\nstate = \"state\"\n",
+            self.port, self.http
+        );
         for (number, aggregator) in (1..).zip(&self.aggregators) {
             let scheme = if self.secured { "https" } else { "http" };
             text += &format!(
@@ -333,9 +338,26 @@ impl Site {
         self.ask(async |mut client| Ok(client.list_targets(request).await?.into_inner().targets)).unwrap()
     }
 
-    pub fn counters(&self, job: &str) -> ReadCountersResponse {
-        let request = ReadCountersRequest { job: job.to_owned() };
-        self.ask(async |mut client| Ok(client.read_counters(request).await?.into_inner())).unwrap()
+    /// The samples of a metric of this job.
+    pub fn samples(&self, family: &str, job: &str) -> Vec<(Labels, f64)> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.http)).unwrap();
+        write!(stream, "GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let mut families = openmetrics::parse(text.split_once("\r\n\r\n").unwrap().1);
+        let mut samples = families.remove(family).unwrap_or_default().samples;
+        samples.retain(|(labels, _)| labels.get("thc_job").is_some_and(|name| name == job));
+        samples
+    }
+
+    /// Packets in sums of each worker of this job.
+    pub fn sums(&self, job: &str) -> Vec<u64> {
+        let mut sums = BTreeMap::<String, u64>::new();
+        for (labels, packets) in self.samples("thc_packet_events", job) {
+            let is_in = ["opened", "added"].contains(&labels["event"].as_str());
+            *sums.entry(labels["worker"].clone()).or_default() += if is_in { packets as u64 } else { 0 };
+        }
+        sums.into_values().collect()
     }
 
     /// Findings, one a line.

@@ -1,4 +1,4 @@
-//! Which jobs an agent's registry has, and what it knows of them.
+//! The jobs of an agent's registry.
 
 use super::{Agent, Known, Refused};
 use crate::error::ControllerError;
@@ -133,7 +133,7 @@ impl Agent {
         }
     }
 
-    /// What the registry is told of a job; `None` if nobody can join it here, which is logged.
+    /// A job in the registry's form; `None` if no worker can join it here, which is logged.
     fn static_job(&mut self, job: &Job) -> Option<StaticJob> {
         let (name, rack, mut setup) = (job.spec.name(), job.spec.rack.as_ref(), job.spec.setup.clone());
         let fit = |table: &Table| fits(name, &self.config.name, self.reported.forms, table, rack);

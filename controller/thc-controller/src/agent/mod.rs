@@ -13,10 +13,9 @@ mod sessions;
 
 use crate::capacity::Forms;
 use crate::config::TargetConfig;
-use crate::difference;
 use crate::error::ControllerError;
 use crate::live::Heard;
-use crate::state::{AgentCommand, ControllerState};
+use crate::state::{Answer, ControllerState};
 use crate::switch::{SwitchEvent, Target, closed};
 use crate::switch_rows::SwitchRows;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +28,7 @@ use thc_protocol::session::Registry;
 use thc_transport::frame::Mac;
 use tokio::sync::{mpsc, watch};
 
-/// How often it is looked what is due.
+/// The time between two looks at what is due.
 const TICK: Duration = Duration::from_millis(250);
 /// The longest time until an absent target is tried again. The time grows with each try, so a server that
 /// restarts at once has its jobs at once.
@@ -61,18 +60,18 @@ struct RefusedJob {
     announced: bool,
 }
 
-/// What a target says of itself when it is connected.
+/// The properties that a target reports when it is connected.
 #[derive(Debug, Default)]
 struct Reported {
-    /// The packets that it does.
+    /// The forms of packets that it supports.
     forms: Option<Forms>,
-    /// How many packets it holds for all jobs, if it says so, as a thc-ps does (P41).
+    /// The packets that it holds for all jobs (P41), which a thc-ps reports.
     room: Option<Room>,
-    /// Whether its program keeps and tells congestion marks (P46).
+    /// Whether its program keeps congestion marks (P46).
     marks: bool,
 }
 
-/// What was read of a target's counters.
+/// Readings of a target's counters.
 #[derive(Debug, Default)]
 struct Readings {
     /// When packets of a member were counted last, for the registry.
@@ -82,7 +81,7 @@ struct Readings {
     ticks: u32,
 }
 
-/// What a target has refused.
+/// Jobs and tables that a target has refused.
 #[derive(Debug, Default)]
 struct Refused {
     /// Jobs by number: it has none of their rows until they are tried again.
@@ -102,13 +101,11 @@ pub struct Agent {
     readings: Readings,
     /// Ethernet addresses of those who joined.
     macs: BTreeMap<SocketAddr, Mac>,
-    /// What the target holds, as far as is known.
+    /// The rows that the target holds, if they are known.
     actual: Option<SwitchRows>,
     refused: Refused,
-    /// Whether it still has another program than the one to load, because of sessions.
-    outdated: bool,
     started: Instant,
-    /// What the log says of the target already, since it was there last.
+    /// Complaints that the log has already, since the target was connected last.
     complaints: BTreeSet<String>,
     /// When its rows were compared with what was written last.
     compared: Option<Instant>,
@@ -131,7 +128,6 @@ impl Agent {
             macs: BTreeMap::new(),
             actual: None,
             refused: Refused::default(),
-            outdated: false,
             started: Instant::now(),
             complaints: BTreeSet::new(),
             compared: None,
@@ -141,11 +137,11 @@ impl Agent {
     }
 
     /// Runs until `stop` is true; the target then goes on as it is.
-    pub async fn run(mut self, mut commands: mpsc::Receiver<AgentCommand>, mut stop: watch::Receiver<bool>) {
+    pub async fn run(mut self, mut syncs: mpsc::Receiver<Answer>, mut stop: watch::Receiver<bool>) {
         loop {
             let error = tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => return,
-                Err(error) = self.serve(&mut commands) => error,
+                Err(error) = self.serve(&mut syncs) => error,
             };
             // Whatever shows it names the target.
             let message = match error {
@@ -164,7 +160,7 @@ impl Agent {
                 tokio::select! {
                     _ = stop.wait_for(|stop| *stop) => return,
                     () = &mut retry => break,
-                    Some(command) = commands.recv() => command.refuse(self.away_error(&message)),
+                    Some(answer) = syncs.recv() => drop(answer.send(Err(self.away_error(&message)))),
                 }
             }
         }
@@ -199,7 +195,7 @@ impl Agent {
     /// Serves one connection until it ends, and says why it ended.
     async fn serve(
         &mut self,
-        commands: &mut mpsc::Receiver<AgentCommand>,
+        syncs: &mut mpsc::Receiver<Answer>,
     ) -> Result<std::convert::Infallible, ControllerError> {
         let config = self.config.clone();
         let connecting = Target::connect(&config);
@@ -208,7 +204,7 @@ impl Agent {
         let (mut target, mut why) = loop {
             tokio::select! {
                 connected = &mut connecting => break connected?,
-                Some(command) = commands.recv() => command.refuse(self.away_error("connecting")),
+                Some(answer) = syncs.recv() => drop(answer.send(Err(self.away_error("connecting")))),
             }
         };
         match &why {
@@ -238,30 +234,15 @@ impl Agent {
                         return Err(closed(target.name(), &message));
                     }
                 },
-                Some(command) = commands.recv() => match &why {
-                    None => self.obey(&mut target, command).await,
-                    Some(why) => {
-                        command.refuse(ControllerError::target(target.name(), why));
-                    }
-                },
+                // The caller may have gone, which is no loss.
+                Some(answer) = syncs.recv() => drop(answer.send(match &why {
+                    None => self.sync(&mut target).await,
+                    Some(why) => Err(ControllerError::target(target.name(), why)),
+                })),
                 _ = ticks.tick(), if why.is_none() => {
                     let done = self.tick(&mut target).await;
                     self.outlast_disk(done)?;
                 }
-            }
-        }
-    }
-
-    /// Does what is asked. Who has asked may have gone; that is no loss.
-    async fn obey(&mut self, target: &mut Target, command: AgentCommand) {
-        match command {
-            AgentCommand::Sync(answer) => drop(answer.send(self.sync(target).await)),
-            AgentCommand::Rows(answer) => {
-                let actual = target.read_rows().await;
-                drop(answer.send(actual.map(|actual| difference::rows(&actual, target.schema()))));
-            }
-            AgentCommand::Compare(answer) => {
-                drop(answer.send(self.differences(target).await.map(|(found, _)| found)));
             }
         }
     }
@@ -275,22 +256,10 @@ impl Agent {
     }
 
     async fn tick(&mut self, target: &mut Target) -> Result<(), ControllerError> {
-        if self.outdated && self.running_jobs().is_empty() {
-            self.take_over(target).await?;
-        }
         self.listen(target).await?;
         self.compare_if_due(target).await?;
         let due = self.poll_sessions();
         self.answer(target, due, None).await
-    }
-
-    /// Names of the jobs with a session here.
-    fn running_jobs(&self) -> Vec<String> {
-        let store = self.shared.store();
-        let runs = |job: &crate::store::Job| {
-            job.places.get(&self.config.name).is_some_and(|place| place.session.is_some())
-        };
-        store.jobs.iter().filter(|(_, job)| runs(job)).map(|(name, _)| name.clone()).collect()
     }
 
     /// Updates the registry with new and removed jobs, adds rows that the target lacks, and removes those

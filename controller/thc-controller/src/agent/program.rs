@@ -1,4 +1,4 @@
-//! What an agent does when its target is connected: the program, and then all rows.
+//! Brings a connected target to the desired state: the program, and then all rows.
 
 use super::{Agent, FIRST_RETRY, Refused, Reported};
 use crate::capacity::{self, Forms};
@@ -7,55 +7,23 @@ use crate::switch::Target;
 use crate::switch_rows::SwitchRows;
 use std::time::Instant;
 
+/// The complaint about a target's program, and the remedy.
+const ANOTHER: &str = "it has another program than its device_config";
+const REPLACE: &str = "run the controller with --replace-program to load that one, which empties the target";
+
 impl Agent {
-    /// Loads the target's program. A wrong program is replaced when no session is lost with it.
+    /// Loads the target's program, if it has none, or has another one that is to be replaced.
     async fn load(&mut self, target: &mut Target) -> Result<(), ControllerError> {
-        self.outdated = false;
         let Some((program, cookie)) = &self.config.loads else { return target.load_if_none().await };
         let name = target.name().to_owned();
         match target.loaded_cookie().await? {
-            Some(has) if has == *cookie => {
-                tracing::info!("target {name}: has the program");
-                return Ok(());
-            }
-            Some(_) => {}
-            None => {
+            Some(loaded) if loaded == *cookie => tracing::info!("target {name}: has the program"),
+            Some(_) if !self.config.replaces_program => self.complain(format!("{ANOTHER}: {REPLACE}")),
+            loaded => {
                 target.load(program, *cookie).await?;
-                tracing::info!("target {name}: it had no program: loaded");
-                return Ok(());
+                let had = if loaded.is_some() { "another" } else { "no" };
+                tracing::info!("target {name}: it had {had} program: loaded");
             }
-        }
-        let jobs = self.running_jobs();
-        if jobs.is_empty() {
-            // What it holds stays, if it knows how; what runs is emptied only if somebody has said so.
-            if target.reconcile(program, *cookie).await? {
-                tracing::info!("target {name}: its program is replaced, and its rows stay");
-                return Ok(());
-            }
-            if self.config.replaces_program {
-                target.load(program, *cookie).await?;
-                tracing::info!("target {name}: its program is replaced");
-                return Ok(());
-            }
-        }
-        let way = match jobs.as_slice() {
-            [] => {
-                "run the controller with --replace-program to load that, which empties the target".to_owned()
-            }
-            jobs => format!(
-                "that is loaded when the sessions of {} are over, or when these jobs are deleted",
-                jobs.join(", ")
-            ),
-        };
-        let what = "it has another program than its device_config";
-        if !target.p4info().await?.is_some_and(|info| self.config.schema.has_tables_of(&info)) {
-            return Err(ControllerError::target(&name, format!("{what}, with other tables: {way}")));
-        }
-        self.outdated = !jobs.is_empty();
-        let what = format!("target {name}: {what}, of the same tables: {way}");
-        // Not again each time that a session ends.
-        if self.complaints.insert(what.clone()) {
-            tracing::warn!("{what}");
         }
         Ok(())
     }
@@ -65,12 +33,12 @@ impl Agent {
         self.load(target).await?;
         let info = target.p4info().await?;
         let info = info.as_ref();
-        let loads = self.config.loads.is_some();
-        if !loads && info.is_some_and(|info| !self.config.schema.has_tables_of(info)) {
-            return Err(ControllerError::target(
-                target.name(),
-                "its program has other tables than the P4Info that the controller has for it: give that program's p4info, or load the program that belongs to this version",
-            ));
+        if info.is_some_and(|info| !self.config.schema.has_tables_of(info)) {
+            let what = match &self.config.loads {
+                Some(_) => format!("{ANOTHER}, with other tables: {REPLACE}"),
+                None => "its program has other tables than the P4Info that the controller has for it: give that program's p4info, or load the program that belongs to this version".to_owned(),
+            };
+            return Err(ControllerError::target(target.name(), what));
         }
         self.reported = Reported {
             forms: info.map(Forms::from_p4info).or(self.config.capacity.forms),

@@ -1,4 +1,4 @@
-//! What an agent reads of its target's counters.
+//! Reads the counters of an agent's target.
 
 use super::Agent;
 use crate::error::ControllerError;

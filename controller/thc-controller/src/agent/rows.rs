@@ -5,7 +5,7 @@ use crate::error::ControllerError;
 use crate::plan::{self, Exclusions};
 use crate::store::Job;
 use crate::switch::{RefusedUpdate, Target, Written};
-use crate::switch_rows::{Owner, SwitchChanges, SwitchRows, owner};
+use crate::switch_rows::{Owner, owner};
 use p4runtime_proto::v1::Update;
 use p4runtime_proto::v1::entity::Entity;
 use std::collections::BTreeSet;
@@ -65,9 +65,18 @@ impl Agent {
                 Some(actual) => (actual, false),
                 None => (target.read_rows().await?, true),
             };
-            let desired = self.plan_rows()?;
+            let desired = loop {
+                let but = self.exclusions();
+                let desired = plan::target_rows_except(&self.config, &self.shared.store(), &but);
+                match desired {
+                    Err(error @ ControllerError::Room { table, .. }) if !but.tables.contains(&table) => {
+                        self.exclude_table(table, &error.to_string());
+                    }
+                    desired => break desired?,
+                }
+            };
             let changes = desired.changes(&actual, target.schema())?;
-            match write(target, changes, careful).await? {
+            match target.write(changes, careful).await? {
                 Written::All => {
                     self.actual = Some(desired);
                     return Ok(());
@@ -89,20 +98,6 @@ impl Agent {
         Exclusions {
             jobs: self.refused.jobs.keys().copied().collect(),
             tables: self.refused.tables.keys().copied().collect(),
-        }
-    }
-
-    /// What it should hold, except what it has refused or has no room for.
-    fn plan_rows(&mut self) -> Result<SwitchRows, ControllerError> {
-        loop {
-            let but = self.exclusions();
-            let desired = plan::target_rows_except(&self.config, &self.shared.store(), &but);
-            match desired {
-                Err(error @ ControllerError::Room { table, .. }) if !but.tables.contains(&table) => {
-                    self.exclude_table(table, &error.to_string());
-                }
-                desired => return desired,
-            }
         }
     }
 
@@ -203,21 +198,6 @@ impl Agent {
 fn has_meter(update: &Update) -> bool {
     let entity = update.entity.as_ref().and_then(|entity| entity.entity.as_ref());
     matches!(entity, Some(Entity::TableEntry(row)) if row.meter_config.is_some())
-}
-
-/// Each part when those before it are made.
-async fn write(
-    target: &mut Target,
-    changes: SwitchChanges,
-    careful: bool,
-) -> Result<Written, ControllerError> {
-    for part in [changes.withdrawn, changes.others, changes.entered] {
-        match target.write(part, careful).await? {
-            Written::All => {}
-            refused => return Ok(refused),
-        }
-    }
-    Ok(Written::All)
 }
 
 fn failure(target: &Target, message: String) -> ControllerError {

@@ -1,4 +1,4 @@
-//! What an agent's registry decides about sessions, done.
+//! Carries out what an agent's registry decides about sessions.
 
 use super::{Agent, Packets};
 use crate::error::ControllerError;
@@ -74,7 +74,7 @@ impl Agent {
         self.macs.insert(at, mac);
     }
 
-    /// Does what is due by time. Silence of members is known only as of the last count of packets, which may
+    /// Returns the actions that are due. Silence of members is known only as of the last count of packets, which may
     /// be some time ago.
     pub(super) fn poll_sessions(&mut self) -> Vec<Action> {
         let (heard, listened) = (&self.readings.heard, self.readings.listened);
@@ -85,7 +85,7 @@ impl Agent {
         self.registry.poll(self.started.elapsed(), alive)
     }
 
-    /// Does what the registry says: rows first, since workers send as soon as they are welcomed. `asker` is
+    /// Carries out the registry's actions: rows first, since workers send as soon as they are welcomed. `asker` is
     /// the sender to which this is the answer.
     pub(super) async fn answer(
         &mut self,
@@ -100,8 +100,8 @@ impl Agent {
         self.send(target, packets, asker).await
     }
 
-    /// Records in the store what the registry says, all of it at once. Returns what to send then, and whether
-    /// anything else is to be done.
+    /// Records the registry's actions in the store, all at once. Returns the packets to send afterwards, and whether the
+    /// store has changed.
     pub(super) fn record(&mut self, actions: Vec<Action>) -> (Packets, bool) {
         let mut changed = false;
         let mut packets = Vec::new();

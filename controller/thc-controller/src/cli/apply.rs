@@ -13,7 +13,7 @@ Example:
     printf '[[job]]\\nname = \"train\"\\nworkers = 4\\n' >jobs.toml
     thc-controller apply -f jobs.toml
 
-The file has [[job]] sections, like the controller's configuration. A job that runs is left as it is, which counts as
+The file has [[job]] sections, like the controller's configuration. A job that runs is left as it is, which counts as \
 refused.
 
 Exit status: 0 done, or nothing to do; 1 some or all changes were refused; 2 wrong flags or file.";
@@ -36,7 +36,7 @@ pub struct ApplyFlags {
     yes: bool,
 }
 
-/// Shows what changes, asks, and does it.
+/// Shows the changes, asks for confirmation, and makes them.
 pub async fn run(flags: ApplyFlags, connection: Connection, json: bool) -> Result<u8, Failure> {
     let wrong = |error: ControllerError| Failure::usage(format!("{}: {error}", flags.file.display()));
     let jobs = declared_jobs(&flags.file).map_err(wrong)?;

@@ -3,28 +3,26 @@
 use super::terminal::{Failure, print};
 use clap::Args;
 use std::fs;
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use thc_config::logs::LogFlags;
 use thc_controller::{Addresses, Config, ControllerError, Daemon, Options};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
 
 const EXAMPLES: &str = "\
 Example: a configuration for one thc-ps on this machine, and how to run it:
-    printf '[[target]]\\nname = \"ps1\"\\naddress = \"127.0.0.1:9559\"\\nip = \"127.0.0.1\"\\n' >thc-controller.toml
-    thc-controller run --config thc-controller.toml --http 127.0.0.1:9701
+    printf '[[target]]\\nname = \"ps1\"\\naddress = \"127.0.0.1:9559\"\\nip = \"127.0.0.1\"\\n' >c.toml
+    thc-controller run --config c.toml --http 127.0.0.1:9701
 
-A switch needs more keys: thc-controller.example.toml has them all. The controller tries to reach absent
-targets each second, and writes what they should hold when they come. It reads certificates again when
-their files change, and on SIGHUP.
+A switch needs more keys: thc-controller.example.toml has them all. The controller tries to reach absent targets each \
+second, and writes what they should hold when they come. It reads certificates again when their files change.
 
-Output: `metrics http://ADDRESS:PORT/metrics` if asked for, and `ready ADDRESS:PORT` on stdout once it answers;
-events on stderr (RUST_LOG=debug for more).
-Exit status: 0 stopped by a signal (targets and sessions go on); 1 cannot serve, for example because the
-port is in use; 2 wrong flags or configuration.";
+Output: `metrics http://ADDRESS:PORT/metrics` if asked for, and `ready ADDRESS:PORT` on stdout once it answers; events on \
+stderr (RUST_LOG=debug for more).
+
+Exit status: 0 stopped by a signal (targets and sessions go on); 1 cannot serve, for example because the port is in use; \
+2 wrong flags or configuration.";
 
 /// Flags of `run`; they win over the configuration.
 #[derive(Args, Debug)]
@@ -45,14 +43,13 @@ pub struct RunFlags {
     /// thc-controller of $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Load a target's device_config even where that replaces another program and loses what the target holds, if no
-    /// session runs there
+    /// Load a target's device_config in place of another program. The target then holds nothing, and its rows are written again
     #[arg(long)]
     replace_program: bool,
     /// End the sessions on targets that the state file does not know, which are left alone otherwise
     #[arg(long)]
     drop_unknown: bool,
-    /// Check the configuration, its certificates and the file of jobs, and exit
+    /// Check the configuration, its certificates and the state file, and exit
     #[arg(long)]
     check: bool,
 }
@@ -104,22 +101,11 @@ pub fn run(flags: &RunFlags) -> Result<(), Failure> {
                 _ = terminate.recv() => {}
             }
         };
-        let daemon = Daemon::new(config);
-        let (sender, reread) = mpsc::channel(1);
-        // One that somebody has started at a terminal ends with it, unless it has something to read.
-        if daemon.has_certificates() || !std::io::stdin().is_terminal() {
-            let mut hangup = signal(SignalKind::hangup())?;
-            tokio::spawn(async move {
-                while hangup.recv().await.is_some() {
-                    let _ = sender.try_send(());
-                }
-            });
-        }
         let ready = |at: Addresses| {
             let metrics = at.http.map(|at| format!("metrics http://{at}/metrics\n")).unwrap_or_default();
             // A pipe that is closed is no loss.
             let _ = print(&format!("{metrics}ready {}\n", at.listen));
         };
-        daemon.run(stop, reread, ready).await.map_err(Failure::error)
+        Daemon::new(config).run(stop, ready).await.map_err(Failure::error)
     })
 }

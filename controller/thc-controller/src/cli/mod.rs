@@ -2,7 +2,6 @@
 
 mod apply;
 mod connection;
-mod counters;
 mod daemon;
 mod diagnose;
 mod grid;
@@ -28,8 +27,7 @@ Examples:
     thc-worker --ps thc://127.0.0.1:9700/train --coordinates 1000000 &
     thc-worker --ps thc://127.0.0.1:9700/train --coordinates 1000000
 
-  Show traffic; and find out why there is none:
-    thc-controller counters train
+  Find out why there is no traffic:
     thc-controller diagnose train
 
   A controller on another host, with TLS:
@@ -61,11 +59,9 @@ enum Command {
     Job(job::JobCommand),
     /// Make jobs match a file: show what changes, ask, and change it
     Apply(apply::ApplyFlags),
-    /// Show and compare the targets: switches and software parameter servers
+    /// List the targets: switches and software parameter servers
     #[command(subcommand)]
     Target(target::TargetCommand),
-    /// Show packets, bytes and drops of each worker
-    Counters(counters::CounterFlags),
     /// Report why no traffic flows, and which worker is slow
     Diagnose(diagnose::DiagnoseFlags),
     /// Print completions for a shell
@@ -119,9 +115,8 @@ fn run(flags: Flags) -> Result<u8, Failure> {
         let connection = Connection::open(&flags.remote).await?;
         match command {
             Command::Job(command) => job::run(command, connection, json).await?,
-            Command::Target(command) => return target::run(command, connection, json).await,
+            Command::Target(command) => target::run(command, connection, json).await?,
             Command::Apply(flags) => return apply::run(flags, connection, json).await,
-            Command::Counters(flags) => counters::run(flags, connection, json).await?,
             Command::Diagnose(flags) => return diagnose::run(flags, connection, json).await,
             Command::Run(_) | Command::Completions(_) | Command::Man(_) => {}
         }

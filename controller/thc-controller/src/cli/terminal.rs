@@ -1,4 +1,4 @@
-//! What a command prints on the terminal, what it asks there, and with which exit status it ends.
+//! Output, confirmation and failures of commands.
 
 use serde::Serialize;
 use std::fmt::Display;
@@ -41,7 +41,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// What was asked makes no sense.
+    /// The flags or values are wrong.
     pub(super) fn usage(message: impl Display) -> Failure {
         Failure { status: 2, message: message.to_string() }
     }

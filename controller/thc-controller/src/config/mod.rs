@@ -1,11 +1,10 @@
-//! What a controller is told: as it is written ([`Options`]) and as it is used ([`Config`]).
+//! The configuration of a controller, as it is written ([`Options`]) and as it is used ([`Config`]).
 
 mod options;
 
 pub use options::{ControllerOptions, Options, TargetOptions};
 
 use crate::capacity::Capacity;
-use crate::device_config;
 use crate::error::{ControllerError, read, value};
 use crate::program::{Passes, ProgramShape};
 use crate::schema::Schema;
@@ -49,9 +48,9 @@ const STATE: &str = "jobs.state";
 /// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where the service listens.
+    /// The address of the service.
     pub listen: SocketAddr,
-    /// Where the metrics are served.
+    /// The address of the metrics.
     pub http: Option<SocketAddr>,
     /// The file that keeps the store.
     pub state: Option<PathBuf>,
@@ -66,17 +65,17 @@ pub struct Config {
 /// A checked aggregator.
 #[derive(Clone, Debug)]
 pub struct TargetConfig {
-    /// What messages call it.
+    /// The name that messages use.
     pub name: String,
     /// Its P4Runtime service.
     pub service: ServiceConfig,
     /// The program's names and numbers.
     pub schema: Schema,
-    /// What the program asks of its rows.
+    /// The program's requirements on its rows.
     pub program: ProgramShape,
-    /// What it has room for.
+    /// Its capacity.
     pub capacity: Capacity,
-    /// What the target shall load, and a number that tells it from others.
+    /// The program to load, and a number that distinguishes it from others.
     pub loads: Option<(Vec<u8>, u64)>,
     /// The ports of a switch.
     pub ports: PortConfig,
@@ -90,7 +89,7 @@ pub struct TargetConfig {
     pub compare: Duration,
     /// Whether sessions that the state file does not know are ended.
     pub drops_unknown: bool,
-    /// Whether another program than it shall load is replaced even if what the target holds is lost with it.
+    /// Whether another program is replaced by the one to load, which empties the target.
     pub replaces_program: bool,
 }
 
@@ -276,7 +275,7 @@ impl TargetOptions {
         let program = ProgramShape::from_p4info(&info)?;
         let loads = match &self.device_config {
             Some(path) => {
-                let bytes = device_config::read(path)?;
+                let bytes = read(path)?;
                 let digest = Sha256::digest(&bytes);
                 let cookie =
                     digest.iter().take(8).fold(0, |number: u64, &byte| number << 8 | u64::from(byte));

@@ -16,7 +16,7 @@ pub struct Options {
     /// The aggregators.
     #[serde(default)]
     pub target: Vec<TargetOptions>,
-    /// What jobs there shall be from the start on, beside those that others make; their keys are those of thc-ps, and a name.
+    /// Jobs to make at the start, beside those that commands make. Their keys are those of thc-ps, and a name.
     #[serde(default)]
     pub job: Vec<JobSection>,
 }
@@ -41,9 +41,9 @@ fn election_id<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u128>
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ControllerOptions {
-    /// Where operators' tools and workers ask. Default 127.0.0.1:9700.
+    /// The address of the service for commands and workers. Default 127.0.0.1:9700.
     pub listen: Option<SocketAddr>,
-    /// Where `/metrics` is, with probes beside it. Default: nowhere.
+    /// The address of `/metrics` and the probes. Default: none.
     pub http: Option<SocketAddr>,
     /// The file that keeps jobs over restarts, or "none". Default: jobs.state in $STATE_DIRECTORY, or in
     /// thc-controller of $XDG_STATE_HOME or ~/.local/state.
@@ -68,7 +68,7 @@ pub struct TlsOptions {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetOptions {
-    /// What messages and jobs call it. Default: its address.
+    /// The name that messages and jobs use. Default: its address.
     pub name: Option<String>,
     /// Its P4Runtime service, such as `127.0.0.1:9559` or `https://switch:9559`.
     pub address: String,
@@ -81,7 +81,8 @@ pub struct TargetOptions {
     pub election_id: Option<u128>,
     /// The program's P4Info, text or binary. Default: the one that this controller was built with.
     pub p4info: Option<PathBuf>,
-    /// What the switch runs: BMv2's JSON; a `.conf` of p4c for Tofino, of which what Stratum takes is made. Without it the target must have the program already.
+    /// The program that the switch loads: BMv2's JSON, or the file that Stratum's `bf_pipeline_builder` makes of a program for a Tofino. Without it the
+    /// target must have the program already.
     pub device_config: Option<PathBuf>,
     /// The port by which packets reach this controller (`--cpu-port` of BMv2). Default 255.
     pub cpu_port: Option<u16>,

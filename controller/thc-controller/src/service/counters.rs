@@ -1,26 +1,63 @@
-//! What the targets have counted, and what that says.
+//! The counters of the targets as they were read last, and what they say about a job.
 
 use super::{Service, no_job, places};
 use crate::diagnose::{self, Seen};
 use crate::live::{CARRIER, TargetView};
-use crate::store::Job;
+use crate::store::{ANSWERS, Counted, Job};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use thc_control_proto::v1::{self, WorkerReport};
-use thc_protocol::aggregator::{DropReason, Event};
 use tonic::Status;
 
 /// Readings of counters for a diagnosis, and the time between two: a target is read each second.
 const READINGS: usize = 4;
 const BETWEEN: Duration = Duration::from_millis(1100);
 
-/// What a target has counted of a job; `None` if nothing was read yet.
-fn job_counters(
+/// Counters of all targets at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Reading {
+    /// Those of jobs.
+    pub jobs: Vec<JobReading>,
+    /// Packets of no job that were dropped, by target and in the order of [`CARRIER`].
+    pub carrier: BTreeMap<String, [u64; CARRIER.len()]>,
+}
+
+/// The counters of a job on one target.
+#[derive(Clone, Debug, Default)]
+pub struct JobReading {
+    /// The job.
+    pub job: String,
+    /// The target.
+    pub target: String,
+    /// See [`ANSWERS`].
+    pub answers: [u64; ANSWERS],
+    /// The workers, in the order of their numbers.
+    pub workers: Vec<WorkerReading>,
+}
+
+/// A worker of a job on one target.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerReading {
+    /// Its number.
+    pub worker: u8,
+    /// Its counters.
+    pub counted: Counted,
+    /// Packets in sums of the running session by which it is behind the foremost member. `None` if sums do not need all
+    /// workers, or if it is no member.
+    pub behind: Option<u64>,
+    /// Seconds since one of its packets was counted last, if one was.
+    pub silent: Option<f64>,
+    /// Its own report.
+    pub report: Option<WorkerReport>,
+}
+
+/// The counters of a job on a target; `None` if none were read yet.
+fn read_job(
     job: &Job,
     target: &str,
     view: &TargetView,
     reports: &BTreeMap<(String, u8), WorkerReport>,
-) -> Option<v1::JobCounters> {
+) -> Option<JobReading> {
     let name = job.spec.name();
     let counted = view.jobs.get(name)?;
     let session = job.places.get(target).and_then(|place| place.session.as_ref());
@@ -32,73 +69,43 @@ fn job_counters(
     });
     let in_session: BTreeMap<u8, u64> = in_session.filter(|_| job.spec.waits_for_all()).collect();
     let foremost = in_session.values().max().copied().unwrap_or(0);
-    let workers = (0u8..).zip(&counted.workers).map(|(worker, c)| {
+    let workers = (0u8..).zip(&counted.workers).map(|(worker, &counted)| {
         let key = (name.to_owned(), worker);
-        let event = |event: Event| c.events[event as usize];
-        let drops = DropReason::ALL.iter().zip(c.drops).filter(|(_, packets)| *packets > 0);
-        let member = session.and_then(|session| session.members.get(&worker));
-        v1::WorkerCounters {
-            worker: worker.into(),
-            address: member.map(|member| member.at.to_string()).unwrap_or_default(),
-            packets: c.packets,
-            bytes: c.bytes,
-            opened: event(Event::Opened),
-            added: event(Event::Added),
-            duplicate: event(Event::Duplicate),
-            late: event(Event::Late),
-            stale: event(Event::Stale),
-            mismatch: event(Event::Mismatch),
-            drops: drops
-                .map(|(reason, packets)| v1::Drop { reason: reason.name().to_owned(), packets })
-                .collect(),
+        WorkerReading {
+            worker,
+            counted,
             behind: in_session.get(&worker).map(|own| foremost - own),
             silent: view.heard.get(&key).map(|heard| heard.at.elapsed().as_secs_f64()),
             report: reports.get(&key).copied(),
         }
     });
-    Some(v1::JobCounters {
-        job: name.to_owned(),
-        target: target.to_owned(),
-        results: counted.answers[0],
-        resent: counted.answers[1],
-        nudges: counted.answers[2],
-        recirculations: counted.answers[3],
-        workers: workers.collect(),
-    })
+    let (job, target) = (name.to_owned(), target.to_owned());
+    Some(JobReading { job, target, answers: counted.answers, workers: workers.collect() })
 }
 
 impl Service {
-    /// Counters of a job, or of all if the name is empty.
-    pub fn counters(&self, name: &str) -> Result<v1::ReadCountersResponse, Status> {
-        let store = self.shared.store();
-        if !name.is_empty() && !store.jobs.contains_key(name) {
-            return Err(no_job(name));
-        }
-        let views = self.shared.views();
+    /// The counters of this job, or of all jobs.
+    pub fn counters(&self, name: Option<&str>) -> Reading {
+        let (store, views) = (self.shared.store(), self.shared.views());
         let reports = self.shared.reports();
-        let jobs = store.jobs.values().filter(|job| name.is_empty() || job.spec.name() == name);
+        let jobs = store.jobs.values().filter(|job| name.is_none_or(|name| job.spec.name() == name));
         let jobs = jobs.flat_map(|job| {
             let targets = job.spec.targets().iter();
             targets
-                .filter_map(|target| job_counters(job, target, views.get(target)?, &reports))
+                .filter_map(|target| read_job(job, target, views.get(target)?, &reports))
                 .collect::<Vec<_>>()
         });
-        let targets = self.shared.targets.iter().filter_map(|target| {
-            let view = views.get(&target.config.name)?;
-            let drops = CARRIER.iter().zip(view.carrier).filter(|(_, packets)| *packets > 0);
-            let drops =
-                drops.map(|((_, reason), packets)| v1::Drop { reason: (*reason).to_owned(), packets });
-            Some(v1::TargetCounters { target: target.config.name.clone(), drops: drops.collect() })
-        });
-        Ok(v1::ReadCountersResponse { jobs: jobs.collect(), targets: targets.collect() })
+        let carrier = views.iter().map(|(target, view)| (target.clone(), view.carrier)).collect();
+        Reading { jobs: jobs.collect(), carrier }
     }
 
-    /// What is wrong with a job, and what to do. Counters are read several times, some seconds apart.
+    /// The problems of a job, and their remedies. Counters are read several times, some seconds apart.
     pub async fn diagnose(&self, name: &str) -> Result<v1::DiagnoseResponse, Status> {
-        let mut readings = vec![self.counters(name)?];
+        self.job(name)?;
+        let mut readings = vec![self.counters(Some(name))];
         for _ in 1..READINGS {
             tokio::time::sleep(BETWEEN).await;
-            readings.push(self.counters(name)?);
+            readings.push(self.counters(Some(name)));
         }
         let targets = self.targets();
         let (store, views) = (self.shared.store(), self.shared.views());

@@ -1,8 +1,7 @@
 //! Declared jobs: a file's jobs are created, changed and deleted. A job that runs is left as it is.
 
-use super::grpc::section;
 use super::jobs::check_idle;
-use super::{Service, no_job, write_refusal};
+use super::{Service, no_job};
 use crate::section::JobSection;
 use crate::spec::JobSpec;
 use crate::store::Job;
@@ -12,14 +11,14 @@ use thc_control_proto::v1;
 use thc_control_proto::v1::job_change::Kind;
 use tonic::Status;
 
-/// What is to be done about one job.
+/// The step that makes one job as declared.
 struct Step {
     change: v1::JobChange,
     /// The job's section after the change; empty if the job is deleted.
     next: JobSection,
 }
 
-/// What is asked for, with what the job has already where that would be chosen.
+/// The declared section, with the job's own values for keys that the controller would choose.
 fn fill(job: &Job, asked: &JobSection) -> JobSection {
     let was = job.spec.section.clone();
     let mut filled = asked.clone();
@@ -32,7 +31,7 @@ fn fill(job: &Job, asked: &JobSection) -> JobSection {
     filled
 }
 
-/// What differs between two specs, key by key as they are shown; secrets are not.
+/// The keys in which two specs differ, as they are shown; secrets are not.
 fn differences(actual: &JobSpec, desired: &JobSpec) -> Vec<String> {
     let mut found = Vec::new();
     if actual.config().cookie != desired.config().cookie {
@@ -56,7 +55,7 @@ impl Service {
     /// Makes jobs what an operator declares, or says what that would change. With `prune` jobs that are not
     /// declared are deleted.
     pub async fn apply(&self, asked: &v1::ApplyJobsRequest) -> Result<Vec<v1::JobChange>, Status> {
-        let jobs = asked.sections.iter().map(|text| section(text));
+        let jobs = asked.sections.iter().map(|text| JobSection::parse(text));
         let jobs: Vec<JobSection> = jobs.collect::<Result<_, _>>()?;
         let mut steps = self.steps(&jobs)?;
         if asked.prune {
@@ -89,7 +88,7 @@ impl Service {
             }
             let made = self.homes(&next).and_then(|homes| {
                 self.shared.store().change(&change.job, |store| match store.jobs.get(&change.job).cloned() {
-                    None => homes.add(store, &next),
+                    None => store.add(homes.spec(&next, store.free_number())?, &homes.rooms),
                     Some(job) => {
                         check_idle(&job, "it is changed at the next start")?;
                         store.replace(homes.spec(&next, job.spec.number())?, &homes.rooms)
@@ -100,7 +99,7 @@ impl Service {
                 tracing::warn!("the configuration: {}", refusal.message());
             }
         }
-        self.shared.save().await.map_err(write_refusal)
+        Ok(self.shared.save().await?)
     }
 
     /// Whether the jobs of a configuration can be.
@@ -116,7 +115,7 @@ impl Service {
         jobs.iter().map(|asked| self.step(asked)).collect()
     }
 
-    /// What is to be done about one job.
+    /// The step that makes one job as declared.
     fn step(&self, asked: &JobSection) -> Result<Step, Status> {
         let job = self.shared.store().jobs.get(asked.name()).cloned();
         let step = |kind: Kind, differences, next| Step {
@@ -138,7 +137,7 @@ impl Service {
         Ok(step(kind, differences, next))
     }
 
-    /// Does it; what refuses it is in the result.
+    /// Carries out a step. The reason of a refusal is in the result.
     async fn take(&self, step: Step) -> v1::JobChange {
         let Step { change, next } = step;
         let done = match change.kind() {

@@ -16,17 +16,12 @@ async fn finish<T: Send + 'static>(
     }
 }
 
-/// The section that a request has.
-pub(super) fn section(text: &str) -> Result<JobSection, Status> {
-    JobSection::parse(text).map_err(|error| Status::invalid_argument(error.to_string()))
-}
-
 type Reply<T> = Result<Response<T>, Status>;
 
 #[async_trait]
 impl Control for Service {
     async fn create_job(&self, request: Request<v1::CreateJobRequest>) -> Reply<v1::Job> {
-        let (service, asked) = (self.clone(), section(&request.into_inner().section)?);
+        let (service, asked) = (self.clone(), JobSection::parse(&request.into_inner().section)?);
         Ok(Response::new(finish(async move { service.create_job(&asked).await }).await?))
     }
 
@@ -48,29 +43,10 @@ impl Control for Service {
         Ok(Response::new(v1::ListTargetsResponse { targets: self.targets() }))
     }
 
-    async fn read_rows(&self, request: Request<v1::ReadRowsRequest>) -> Reply<v1::ReadRowsResponse> {
-        Ok(Response::new(v1::ReadRowsResponse { rows: self.rows(&request.into_inner().target).await? }))
-    }
-
-    async fn compare_target(
-        &self,
-        request: Request<v1::CompareTargetRequest>,
-    ) -> Reply<v1::CompareTargetResponse> {
-        let differences = self.compare(&request.into_inner().target).await?;
-        Ok(Response::new(v1::CompareTargetResponse { differences }))
-    }
-
     async fn apply_jobs(&self, request: Request<v1::ApplyJobsRequest>) -> Reply<v1::ApplyJobsResponse> {
         let (service, asked) = (self.clone(), request.into_inner());
         let changes = finish(async move { service.apply(&asked).await }).await?;
         Ok(Response::new(v1::ApplyJobsResponse { changes }))
-    }
-
-    async fn read_counters(
-        &self,
-        request: Request<v1::ReadCountersRequest>,
-    ) -> Reply<v1::ReadCountersResponse> {
-        Ok(Response::new(self.counters(&request.into_inner().job)?))
     }
 
     async fn diagnose(&self, request: Request<v1::DiagnoseRequest>) -> Reply<v1::DiagnoseResponse> {

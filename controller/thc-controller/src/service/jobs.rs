@@ -1,13 +1,13 @@
 //! Jobs: created, changed, deleted.
 
-use super::{Service, no_job, write_refusal};
+use super::{Service, no_job};
 use crate::capacity::Capacity;
 use crate::live::TargetView;
 use crate::rack::RackPlace;
 use crate::section::JobSection;
 use crate::spec::{JobSpec, ShareServers};
 use crate::state::TargetHandle;
-use crate::store::{Job, Store};
+use crate::store::Job;
 use std::collections::BTreeMap;
 use thc_control_proto::v1;
 use thc_p4::rows::{RackRow, Row};
@@ -38,11 +38,6 @@ impl Homes {
         let targets = if self.shared.is_some() { Vec::new() } else { self.names() };
         JobSpec::from_request(&JobSection { targets, ..asked.clone() }, number, self.shared.as_ref())
     }
-
-    pub(super) fn add(&self, store: &mut Store, asked: &JobSection) -> Result<(), Status> {
-        store.check_name(asked.name())?;
-        store.add(self.spec(asked, store.free_number())?, &self.rooms)
-    }
 }
 
 /// A job's places on its targets.
@@ -71,7 +66,7 @@ pub(crate) fn places<'a>(
 fn job_message(job: &Job, views: &BTreeMap<String, TargetView>) -> Result<v1::Job, Status> {
     let mut tables = job.tables.iter().map(|&id| id.into());
     Ok(v1::Job {
-        section: job.spec.shown().to_toml().map_err(write_refusal)?,
+        section: job.spec.shown().to_toml()?,
         table: tables.next().unwrap_or_default(),
         tables: tables.collect(),
         places: places(job, views).collect(),
@@ -88,7 +83,7 @@ impl Service {
         // What is away cannot take it: better known before anything is written.
         names.iter().try_for_each(|name| self.check_connected(name))?;
         let name = asked.name();
-        self.change(name, |store| homes.add(store, asked)).await?;
+        self.change(name, |store| store.add(homes.spec(asked, store.free_number())?, &homes.rooms)).await?;
         let Err(refusal) = self.sync_job(name, &names).await else {
             tracing::info!("job {name}: made on {}", names.join(", "));
             return self.job(name);
@@ -225,7 +220,7 @@ impl Service {
         self.delete(name).await
     }
 
-    /// The same while no other change of it is made.
+    /// [`Self::delete_job`] while no other change of the job is made.
     pub(super) async fn delete(&self, name: &str) -> Result<(), Status> {
         let job = self.change(name, |store| store.remove(name).ok_or_else(|| no_job(name))).await?;
         self.shared.reports().retain(|(job, _), _| job != name);

@@ -1,6 +1,6 @@
 //! Workers that join by name, and what they report.
 
-use super::{ALIVE, PROMISE, Service, no_job, write_refusal};
+use super::{ALIVE, PROMISE, Service, no_job};
 use crate::live::TargetView;
 use crate::store::{Given, seconds};
 use thc_control_proto::v1;
@@ -11,7 +11,7 @@ impl Service {
     /// gives the number to no other worker.
     pub async fn join(&self, asked: &v1::JoinRequest) -> Result<v1::JoinResponse, Status> {
         let answer = self.give_number(asked)?;
-        self.shared.save().await.map_err(write_refusal)?;
+        self.shared.save().await?;
         Ok(answer)
     }
 

@@ -1,4 +1,4 @@
-//! What operators and workers ask, done: jobs, tables, joins, counters.
+//! The requests of operators and workers: jobs, joins, diagnosis.
 
 mod counters;
 mod declared;
@@ -7,9 +7,9 @@ mod jobs;
 mod joins;
 mod targets;
 
+pub(crate) use counters::{JobReading, Reading, WorkerReading};
 pub(crate) use jobs::places;
 
-use crate::error::ControllerError;
 use crate::state::ControllerState;
 use crate::store::Store;
 use std::sync::Arc;
@@ -21,14 +21,10 @@ const PROMISE: u64 = 10;
 /// A worker whose packets came this recently keeps its number.
 const ALIVE: Duration = Duration::from_secs(5);
 
-/// Does what is asked.
+/// The controller's service.
 #[derive(Clone, Debug)]
 pub struct Service {
     shared: Arc<ControllerState>,
-}
-
-fn write_refusal(error: ControllerError) -> Status {
-    Status::internal(error.to_string())
 }
 
 fn no_job(name: &str) -> Status {
@@ -36,7 +32,7 @@ fn no_job(name: &str) -> Status {
 }
 
 impl Service {
-    /// Over this state.
+    /// The service of this state.
     pub fn new(shared: Arc<ControllerState>) -> Service {
         Service { shared }
     }
@@ -59,12 +55,12 @@ impl Service {
             Ok(()) => Ok(done),
             Err(error) => {
                 self.shared.store().undo(undo);
-                Err(write_refusal(error))
+                Err(error.into())
             }
         }
     }
 
-    /// Lets these targets get what the store wants; none of them may refuse rows of this job.
+    /// Writes the store's rows to these targets, none of which may refuse rows of this job.
     async fn sync_job(&self, name: &str, targets: &[String]) -> Result<(), Status> {
         self.shared.sync(targets).await?;
         let views = self.shared.views();

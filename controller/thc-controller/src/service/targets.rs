@@ -1,15 +1,13 @@
-//! Targets: what they hold, and what they have room for.
+//! Targets, and the use of their capacity.
 
 use super::Service;
 use crate::config::TargetConfig;
 use crate::live::TargetView;
-use crate::state::AgentCommand;
 use crate::store::Store;
 use std::collections::BTreeMap;
 use thc_control_proto::v1;
-use tonic::Status;
 
-/// What jobs take of a target's room.
+/// The use of a target's capacity by jobs.
 #[derive(Default)]
 struct Used {
     data_slots: u32,
@@ -18,7 +16,7 @@ struct Used {
     rows: [u32; 4],
 }
 
-/// What jobs take of each target's room, from one pass over them.
+/// The use of each target's capacity, from one pass over the jobs.
 fn used_room(store: &Store) -> BTreeMap<&str, Used> {
     let mut all: BTreeMap<&str, Used> = BTreeMap::new();
     for job in store.jobs.values() {
@@ -71,15 +69,5 @@ impl Service {
             target_message(config, views.get(&config.name), uses)
         };
         self.shared.targets.iter().map(|handle| target(&handle.config)).collect()
-    }
-
-    /// The rows that a target holds.
-    pub async fn rows(&self, target: &str) -> Result<Vec<v1::Row>, Status> {
-        self.shared.ask(target, AgentCommand::Rows).await
-    }
-
-    /// Where they differ from those that were written.
-    pub async fn compare(&self, target: &str) -> Result<Vec<v1::Difference>, Status> {
-        self.shared.ask(target, AgentCommand::Compare).await
     }
 }

@@ -69,7 +69,7 @@ pub struct Placement {
     pub norm_base: u32,
     /// Its multicast group.
     pub group: u16,
-    /// What the target had counted at its index for earlier jobs when the job was created. `None`: not read
+    /// The target's counters at its index when the job was created, which are those of earlier jobs. `None`: not read
     /// yet.
     #[serde(default)]
     pub earlier: Option<JobCounted>,
@@ -85,7 +85,7 @@ pub struct Placement {
 /// A number that was given to a worker which had none of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Given {
-    /// Who has it.
+    /// The incarnation of the worker.
     pub token: u64,
     /// When it asked last, in seconds since 1970.
     pub asked: u64,
@@ -94,7 +94,7 @@ pub struct Given {
 /// A job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// What it is.
+    /// Its specification.
     pub spec: JobSpec,
     /// Tells jobs of one name or number apart that follow each other.
     pub serial: u64,
@@ -140,7 +140,7 @@ impl Job {
 
 /// Answers that are counted: results, resent, nudges, recirculations.
 pub const ANSWERS: usize = 4;
-/// What a packet in a sum is counted as.
+/// The events of packets in sums.
 pub const IN_SUMS: [Event; 2] = [Event::Opened, Event::Added];
 
 /// Counted of a worker.
@@ -166,7 +166,7 @@ pub struct JobCounted {
 }
 
 impl JobCounted {
-    /// What came after `earlier` was counted.
+    /// The counts since `earlier`.
     pub fn difference(mut self, earlier: &JobCounted) -> JobCounted {
         fn subtract(now: &mut [u64], then: &[u64]) {
             now.iter_mut().zip(then).for_each(|(now, then)| *now = now.saturating_sub(*then));

@@ -1,5 +1,5 @@
-//! What the controller remembers: jobs, their placements, their tables and their sessions. It is kept in a
-//! file, so that a restarted controller goes on where it was.
+//! The jobs, their placements, their tables and their sessions. A file keeps them, so that a restarted controller goes
+//! on where it was.
 
 mod job;
 mod tables;
@@ -21,7 +21,7 @@ use tonic::Status;
 /// Fewer packets under way than that are worth a warning.
 const FEW: u32 = 16;
 
-/// All of it.
+/// The store.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Store {
     /// The jobs by name.
@@ -59,24 +59,16 @@ impl Store {
         (1..=u16::MAX).find(|number| !taken.contains(number)).unwrap_or(0)
     }
 
-    /// Checks that no job has this name.
-    pub(crate) fn check_name(&self, name: &str) -> Result<(), Status> {
-        match self.jobs.contains_key(name) {
-            true => {
-                let text = format!("there is a job {name:?} already: delete it, or take another name");
-                Err(Status::already_exists(text))
-            }
-            false => Ok(()),
-        }
-    }
-
     /// Adds a job, with a placement on each of its targets.
     ///
     /// # Errors
     /// A job with the name or number exists, or there is no room.
     pub fn add(&mut self, spec: JobSpec, rooms: &[(String, Capacity)]) -> Result<(), Status> {
         let name = spec.name().to_owned();
-        self.check_name(&name)?;
+        if self.jobs.contains_key(&name) {
+            let text = format!("there is a job {name:?} already: delete it, or take another name");
+            return Err(Status::already_exists(text));
+        }
         if let Some(other) = self.jobs.values().find(|job| job.spec.number() == spec.number()) {
             let text = format!(
                 "number {} is job {:?}'s: leave the number out, or take another",

@@ -26,12 +26,6 @@ pub struct StoredTable {
 }
 
 impl StoredTable {
-    fn new(wire: &WireTable, number: u8) -> StoredTable {
-        let &WireTable { bits, granularity, fraction, values, form, .. } = wire;
-        let form = (form.width(), form.sums());
-        StoredTable { bits, granularity, fraction, values, form, number }
-    }
-
     pub(super) fn matches(&self, wire: &WireTable) -> bool {
         (self.bits, self.values, self.fraction, self.form())
             == (wire.bits, wire.values, wire.fraction, wire.form)
@@ -44,13 +38,9 @@ impl StoredTable {
     }
 }
 
-pub(super) fn full(room: u32) -> Status {
-    Status::resource_exhausted(format!(
-        "there is room for {room} lookup tables: give the job one that another has, or delete a job"
-    ))
-}
-
 impl Store {
+    /// The numbers on the wire of a new job's tables, in the order of its specification: those of equal tables, or free
+    /// ones.
     pub(super) fn tables_for(
         &mut self,
         spec: &JobSpec,
@@ -63,34 +53,37 @@ impl Store {
             for (target, capacity) in rooms {
                 fits(name, target, capacity.forms, wire, spec.rack.as_ref())?;
             }
-            // The root has its tables under these numbers.
-            let id = if spec.rack.is_some() {
-                self.rack_table(name, wire, room)?
-            } else {
-                self.table(wire, room)?
-            };
+            let equal = || self.tables.iter().find(|(_, table)| table.matches(wire)).map(|(&id, _)| id);
+            let free = || (1..=u8::MAX).find(|id| !self.tables.contains_key(id));
+            // The root has its tables under the numbers that they have.
+            let id = if spec.rack.is_some() { Some(wire.id.0) } else { equal().or_else(free) };
+            let id = id.ok_or_else(|| full(room))?;
+            match self.tables.get(&id) {
+                Some(table) if !table.matches(wire) => {
+                    return Err(Status::already_exists(format!(
+                        "job {name}: lookup table {id} is another one already: give the job another number, here and at its root"
+                    )));
+                }
+                Some(_) => {}
+                None if self.tables.len() >= room as usize => return Err(full(room)),
+                None => {
+                    let taken: BTreeSet<u8> = self.tables.values().map(|table| table.number).collect();
+                    let number = (0..=u8::MAX).find(|number| !taken.contains(number)).unwrap_or(u8::MAX);
+                    let &WireTable { bits, granularity, fraction, values, form, .. } = wire;
+                    let form = (form.width(), form.sums());
+                    let table = StoredTable { bits, granularity, fraction, values, form, number };
+                    self.tables.insert(id, table);
+                }
+            }
             if ids.contains(&id) {
-                let text = format!(
+                return Err(Status::invalid_argument(format!(
                     "job {name}: two of its tables are the same, of {} bits in {}: leave one out",
                     wire.bits, wire.form
-                );
-                return Err(Status::invalid_argument(text));
+                )));
             }
             ids.push(id);
         }
         Ok(ids)
-    }
-
-    /// The number of this table, new or known.
-    pub fn table(&mut self, wire: &WireTable, room: u32) -> Result<u8, Status> {
-        if let Some((&id, _)) = self.tables.iter().find(|(_, table)| table.matches(wire)) {
-            return Ok(id);
-        }
-        let free = (1..=u8::MAX).find(|id| !self.tables.contains_key(id));
-        let fits = self.tables.len() < room as usize;
-        let id = free.filter(|_| fits).ok_or_else(|| full(room))?;
-        self.insert(id, wire);
-        Ok(id)
     }
 
     /// A table's number in programs that number lookup tables themselves: the least that was free, so that no
@@ -99,34 +92,15 @@ impl Store {
         self.tables.get(&id).map_or(id.wrapping_sub(1), |table| table.number)
     }
 
-    fn insert(&mut self, id: u8, wire: &WireTable) {
-        let taken: BTreeSet<u8> = self.tables.values().map(|table| table.number).collect();
-        let number = (0..=u8::MAX).find(|number| !taken.contains(number)).unwrap_or(u8::MAX);
-        self.tables.insert(id, StoredTable::new(wire, number));
-    }
-
-    /// This table under the number that it has.
-    fn rack_table(&mut self, job: &str, wire: &WireTable, room: u32) -> Result<u8, Status> {
-        let id = wire.id.0;
-        match self.tables.get(&id) {
-            Some(table) if !table.matches(wire) => {
-                let text = format!(
-                    "job {job}: lookup table {id} is another one already: give the job another number, here and at its root"
-                );
-                Err(Status::already_exists(text))
-            }
-            Some(_) => Ok(id),
-            None if self.tables.len() >= room as usize => Err(full(room)),
-            None => {
-                self.insert(id, wire);
-                Ok(id)
-            }
-        }
-    }
-
     /// Forgets tables that no job uses.
     pub(crate) fn drop_unused_tables(&mut self) {
         let used: BTreeSet<u8> = self.jobs.values().flat_map(|job| &job.tables).copied().collect();
         self.tables.retain(|id, _| used.contains(id));
     }
+}
+
+fn full(room: u32) -> Status {
+    Status::resource_exhausted(format!(
+        "there is room for {room} lookup tables: give the job one that another has, or delete a job"
+    ))
 }

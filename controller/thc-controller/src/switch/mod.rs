@@ -29,7 +29,7 @@ const ROOM: usize = 64;
 /// The largest message: a pipeline configuration is a compiled program. Far above the size of BMv2's.
 const MAX_MESSAGE: usize = 64 << 20;
 
-/// What a switch says by itself.
+/// A message that a switch sends unasked.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SwitchEvent {
     /// A packet for the control plane, from Ethernet on.

@@ -3,7 +3,7 @@
 use super::Target;
 use super::status::{Written, explain, read_refusal, refuses_updates, silence};
 use crate::error::ControllerError;
-use crate::switch_rows::SwitchRows;
+use crate::switch_rows::{SwitchChanges, SwitchRows};
 use p4runtime_proto::config::P4Info;
 use p4runtime_proto::v1::get_forwarding_pipeline_config_request::ResponseType;
 use p4runtime_proto::v1::set_forwarding_pipeline_config_request::Action;
@@ -26,18 +26,6 @@ const MAX_WRITE: usize = 1 << 20;
 const FEW_UPDATES: usize = 16;
 
 impl Target {
-    /// Loads a program.
-    pub async fn load(&mut self, device_config: &[u8], cookie: u64) -> Result<(), ControllerError> {
-        self.set_program(device_config.to_vec(), cookie, Action::VerifyAndCommit).await?;
-        Ok(())
-    }
-
-    /// Replaces the program and keeps what the target holds. Returns false if the target does not support
-    /// that; then it is unchanged.
-    pub async fn reconcile(&mut self, device_config: &[u8], cookie: u64) -> Result<bool, ControllerError> {
-        self.set_program(device_config.to_vec(), cookie, Action::ReconcileAndCommit).await
-    }
-
     /// Sends the P4Info to a target with a built-in program, such as thc-ps, unless it has one.
     pub async fn load_if_none(&mut self) -> Result<(), ControllerError> {
         match self.loaded_cookie().await? {
@@ -59,7 +47,7 @@ impl Target {
         Ok(config.and_then(|config| config.p4info))
     }
 
-    /// What it says of its program; `None` if it answers with this code.
+    /// Its pipeline configuration; `None` if it answers with this code.
     async fn program(
         &mut self,
         response_type: ResponseType,
@@ -76,53 +64,48 @@ impl Target {
         }
     }
 
-    /// False if it does not know how to do it in this way.
-    async fn set_program(
-        &mut self,
-        device_config: Vec<u8>,
-        cookie: u64,
-        action: Action,
-    ) -> Result<bool, ControllerError> {
+    /// Loads a program. The target holds nothing afterwards.
+    pub async fn load(&mut self, device_config: &[u8], cookie: u64) -> Result<(), ControllerError> {
+        const REQUEST: &str = "loading the program";
         let config = ForwardingPipelineConfig {
             p4info: Some(self.schema.info().clone()),
-            p4_device_config: device_config,
+            p4_device_config: device_config.to_vec(),
             cookie: Some(forwarding_pipeline_config::Cookie { cookie }),
         };
         let request = SetForwardingPipelineConfigRequest {
             device_id: self.device_id,
             election_id: Some(self.election_id),
-            action: action.into(),
+            action: Action::VerifyAndCommit.into(),
             config: Some(config),
             ..SetForwardingPipelineConfigRequest::default()
         };
         let request = self.client.set_forwarding_pipeline_config(request);
-        match limit_time(&self.name, LOADING * self.patience, "loading the program", request).await? {
-            Ok(_) => Ok(true),
-            Err(status) if action == Action::ReconcileAndCommit && status.code() == Code::Unimplemented => {
-                Ok(false)
-            }
-            Err(status) => Err(self.failure("loading the program", &explain(&status))),
+        match limit_time(&self.name, LOADING * self.patience, REQUEST, request).await? {
+            Ok(_) => Ok(()),
+            Err(status) => Err(self.failure(REQUEST, &explain(&status))),
         }
     }
 
-    /// Writes updates in their order, in as many requests as servers take: gRPC's take messages of 4 MiB unless told otherwise.
-    /// With `careful` each has only a few, so that the switch can say which it refuses. A request with a
-    /// refused update is the last.
-    pub async fn write(&mut self, updates: Vec<Update>, careful: bool) -> Result<Written, ControllerError> {
-        let mut updates = updates.into_iter().peekable();
+    /// Makes changes, each part when those before it are made, in as many requests as servers take: gRPC's take messages of 4 MiB
+    /// unless told otherwise. With `careful` each has only a few updates, so that the switch can say which it refuses. A request
+    /// with a refused update is the last.
+    pub async fn write(&mut self, changes: SwitchChanges, careful: bool) -> Result<Written, ControllerError> {
         let most = if careful { FEW_UPDATES } else { usize::MAX };
-        while updates.peek().is_some() {
-            let mut room = MAX_WRITE;
-            let mut some = Vec::new();
-            while let Some(update) =
-                updates.next_if(|next| some.is_empty() || (some.len() < most && next.encoded_len() <= room))
-            {
-                room = room.saturating_sub(update.encoded_len());
-                some.push(update);
-            }
-            match self.write_some(some).await? {
-                Written::All => {}
-                refused => return Ok(refused),
+        for part in [changes.withdrawn, changes.others, changes.entered] {
+            let mut updates = part.into_iter().peekable();
+            while updates.peek().is_some() {
+                let mut room = MAX_WRITE;
+                let mut some = Vec::new();
+                while let Some(update) = updates
+                    .next_if(|next| some.is_empty() || (some.len() < most && next.encoded_len() <= room))
+                {
+                    room = room.saturating_sub(update.encoded_len());
+                    some.push(update);
+                }
+                match self.write_some(some).await? {
+                    Written::All => {}
+                    refused => return Ok(refused),
+                }
             }
         }
         Ok(Written::All)

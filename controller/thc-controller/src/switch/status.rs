@@ -1,4 +1,4 @@
-//! What a target's errors mean, and the outcome of a write.
+//! The meaning of a target's errors, and the outcome of a write.
 
 use crate::config::TargetConfig;
 use crate::error::{ControllerError, has_io};
@@ -11,13 +11,13 @@ use tonic::Code;
 /// An update that a switch has refused, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefusedUpdate {
-    /// What was to be done.
+    /// The update.
     pub update: Update,
-    /// What the switch says.
+    /// The switch's reason.
     pub why: String,
 }
 
-/// What became of updates.
+/// The outcome of updates.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Written {
     /// All were made.
@@ -82,7 +82,7 @@ pub(super) fn read_refusal(status: &tonic::Status, updates: Vec<Update>) -> Writ
     if failed.is_empty() { Written::NotAll(explain(status)) } else { Written::But(failed) }
 }
 
-/// What to do about a target that cannot be reached.
+/// The remedy for a target that cannot be reached.
 pub(super) fn advice(config: &TargetConfig, error: &(dyn std::error::Error + 'static)) -> &'static str {
     if has_io(error, |kind| kind == std::io::ErrorKind::ConnectionRefused) {
         "is the switch running?"

@@ -1,9 +1,11 @@
-//! What Prometheus reads.
+//! The metrics for Prometheus.
 
-use crate::service::{Service, places};
+use crate::live::CARRIER;
+use crate::service::{JobReading, Service, WorkerReading, places};
 use std::fmt;
 use thc_config::metrics::{DescriptorEncoder, counters, gauges};
-use thc_control_proto::v1::{Drop, JobCounters, JobPlace, Target, Use, WorkerCounters};
+use thc_control_proto::v1::{JobPlace, Target, Use};
+use thc_protocol::aggregator::{DropReason, Event};
 
 /// All metrics, as OpenMetrics text.
 pub fn text(service: Service) -> Result<String, fmt::Error> {
@@ -43,19 +45,21 @@ fn write(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result 
     gauges(encoder, "certificate_expiry_timestamp_seconds", help, expires)?;
     target_metrics(encoder, &service.targets())?;
     job_metrics(encoder, service)?;
-    let counted = service.counters("").unwrap_or_default();
-    let of_jobs = |value: fn(&JobCounters) -> u64| {
-        let labels = |job: &JobCounters| [("thc_job", job.job.clone()), ("target", job.target.clone())];
-        counted.jobs.iter().map(move |job| (labels(job), value(job)))
+    let counted = service.counters(None);
+    let answers = |number: usize| {
+        let labels = |job: &JobReading| [("thc_job", job.job.clone()), ("target", job.target.clone())];
+        counted.jobs.iter().map(move |job| (labels(job), job.answers[number]))
     };
-    counters(encoder, "results", "Sums sent to all workers", of_jobs(|job| job.results))?;
-    counters(encoder, "results_resent", "Sums sent again to one worker", of_jobs(|job| job.resent))?;
-    counters(encoder, "nudges", "Answers that say who is missing", of_jobs(|job| job.nudges))?;
-    counters(encoder, "recirculations", "Passes after the first", of_jobs(|job| job.recirculations))?;
+    counters(encoder, "results", "Sums sent to all workers", answers(0))?;
+    counters(encoder, "results_resent", "Sums sent again to one worker", answers(1))?;
+    counters(encoder, "nudges", "Answers that say who is missing", answers(2))?;
+    counters(encoder, "recirculations", "Passes after the first", answers(3))?;
     worker_metrics(encoder, &counted.jobs)?;
-    let others = counted.targets.iter().flat_map(|target| {
-        let labels = |drop: &Drop| [("target", target.target.clone()), ("reason", drop.reason.clone())];
-        target.drops.iter().map(move |drop| (labels(drop), drop.packets))
+    let others = counted.carrier.iter().flat_map(|(target, dropped)| {
+        let dropped = CARRIER.iter().zip(dropped).filter(|(_, packets)| **packets > 0);
+        dropped.map(move |((_, reason), &packets)| {
+            ([("target", target.clone()), ("reason", (*reason).to_owned())], packets)
+        })
     });
     counters(encoder, "carrier_drops", "Packets of no job that were dropped", others)
 }
@@ -84,7 +88,7 @@ fn job_metrics(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::R
     counters(encoder, "job_sessions", "Sessions begun", sessions)
 }
 
-fn worker_metrics(encoder: &mut DescriptorEncoder<'_>, jobs: &[JobCounters]) -> fmt::Result {
+fn worker_metrics(encoder: &mut DescriptorEncoder<'_>, jobs: &[JobReading]) -> fmt::Result {
     let workers = || {
         jobs.iter().flat_map(|job| {
             job.workers.iter().map(move |worker| {
@@ -98,26 +102,19 @@ fn worker_metrics(encoder: &mut DescriptorEncoder<'_>, jobs: &[JobCounters]) -> 
         })
     };
     let of_workers =
-        |value: fn(&WorkerCounters) -> u64| workers().map(move |(labels, worker)| (labels, value(worker)));
-    counters(encoder, "packets", "Packets of a worker that came", of_workers(|w| w.packets))?;
-    counters(encoder, "bytes", "Bytes of a worker's frames that came", of_workers(|w| w.bytes))?;
+        |value: fn(&WorkerReading) -> u64| workers().map(move |(labels, worker)| (labels, value(worker)));
+    counters(encoder, "packets", "Packets of a worker that came", of_workers(|w| w.counted.packets))?;
+    counters(encoder, "bytes", "Bytes of a worker's frames that came", of_workers(|w| w.counted.bytes))?;
     let events = workers().flat_map(|([job, target, worker], w)| {
-        let events = [
-            ("opened", w.opened),
-            ("added", w.added),
-            ("duplicate", w.duplicate),
-            ("late", w.late),
-            ("stale", w.stale),
-            ("mismatch", w.mismatch),
-        ];
-        events.map(|(event, value)| {
-            ([job.clone(), target.clone(), worker.clone(), ("event", event.to_owned())], value)
+        Event::ALL.iter().zip(w.counted.events).map(move |(event, packets)| {
+            ([job.clone(), target.clone(), worker.clone(), ("event", event.name().to_owned())], packets)
         })
     });
     counters(encoder, "packet_events", "What became of packets that were let in", events)?;
     let drops = workers().flat_map(|([job, target, worker], w)| {
-        w.drops.iter().map(move |drop| {
-            ([job.clone(), target.clone(), worker.clone(), ("reason", drop.reason.clone())], drop.packets)
+        let drops = DropReason::ALL.iter().zip(w.counted.drops).filter(|(_, packets)| *packets > 0);
+        drops.map(move |(reason, packets)| {
+            ([job.clone(), target.clone(), worker.clone(), ("reason", reason.name().to_owned())], packets)
         })
     });
     counters(encoder, "drops", "Packets of a worker that were dropped", drops)?;

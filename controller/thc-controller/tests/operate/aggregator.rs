@@ -1,12 +1,16 @@
 //! A software parameter server that is a target, and workers of its jobs.
 
-use crate::controller::{Controller, target};
+use crate::controller::target;
+use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
+use p4runtime_proto::v1::{Entity, FieldMatch, ReadRequest, TableEntry, entity, field_match};
+use p4runtime_proto::{bytes, p4info};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use thc_ps::{Server, ServerOptions};
 use thc_worker::{Group, GroupConfig};
+use tonic::transport::{Channel, Endpoint};
 
 /// One on free ports, without jobs.
 pub fn start() -> Server {
@@ -17,6 +21,39 @@ pub fn start() -> Server {
 /// As a target of a configuration.
 pub fn target_section(server: &Server, name: &str) -> String {
     target(name, &server.p4runtime().unwrap().to_string(), server.local().port())
+}
+
+/// The keys of a table's rows that a server holds: the values of their fields.
+pub async fn rows(server: Channel, table: &str) -> Vec<Vec<u128>> {
+    let info = concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/build/thc.p4info.txtpb");
+    let info = p4info::parse(&std::fs::read(info).unwrap()).unwrap();
+    let table_id = info.table(table).unwrap().id();
+    let entity = entity::Entity::TableEntry(TableEntry { table_id, ..TableEntry::default() });
+    let entities = vec![Entity { entity: Some(entity) }];
+    let request = ReadRequest { device_id: 0, entities, role: String::new() };
+    let mut answers = P4RuntimeClient::new(server).read(request).await.unwrap().into_inner();
+    let mut rows = Vec::new();
+    while let Some(answer) = answers.message().await.unwrap() {
+        for entity in answer.entities {
+            let Some(entity::Entity::TableEntry(row)) = entity.entity else { continue };
+            let value = |field: FieldMatch| match field.field_match_type {
+                Some(field_match::FieldMatchType::Exact(exact)) => bytes::decode(&exact.value, 128).unwrap(),
+                other => panic!("{other:?}"),
+            };
+            rows.push(row.r#match.into_iter().map(value).collect());
+        }
+    }
+    rows
+}
+
+/// How many rows a server holds in a table.
+pub fn count_rows(server: &Server, table: &str) -> usize {
+    let address = format!("http://{}", server.p4runtime().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let channel = Endpoint::from_shared(address).unwrap().connect().await.unwrap();
+        rows(channel, table).await.len()
+    })
 }
 
 /// A worker that averages until it is told to stop.
@@ -52,17 +89,4 @@ impl Drop for Averager {
         // One that waits for another which has stopped fails when its time is over: nobody waits for that.
         drop(self.thread.take());
     }
-}
-
-/// A job of two workers at work, with this secret.
-pub fn at_work(controller: &Controller, job: &str, cookie: &str) -> [Averager; 2] {
-    controller.until_connected();
-    controller.ask_done(&["job", "create", job, "--workers", "2", "--cookie", cookie]);
-    let workers = [Averager::join(controller.listen, job), Averager::join(controller.listen, job)];
-    controller.wait_until("at work", |controller| {
-        let counters = controller.json(&["counters", job]);
-        let workers = counters["jobs"][0]["workers"].as_array().cloned().unwrap_or_default();
-        workers.len() == 2 && workers.iter().all(|worker| worker["packets"].as_u64().unwrap() > 100)
-    });
-    workers
 }

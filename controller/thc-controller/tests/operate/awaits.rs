@@ -3,9 +3,6 @@
 use crate::aggregator;
 use crate::controller::{Controller, has_jobs, run, target};
 use crate::unreliable::{Fault, Unreliable};
-use p4runtime_proto::p4info;
-use p4runtime_proto::v1::p4_runtime_client::P4RuntimeClient;
-use p4runtime_proto::v1::{Entity, ReadRequest, TableEntry, entity};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Mutex;
@@ -78,32 +75,6 @@ fn adds_up(groups: &[Group; 2]) {
     assert!(off < 0.02 * all, "{off} of {all}");
 }
 
-/// Rows that a server holds, by table.
-async fn rows(server: SocketAddr) -> Vec<(&'static str, usize)> {
-    let info = p4info::parse(
-        &std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/build/thc.p4info.txtpb")).unwrap(),
-    )
-    .unwrap();
-    let mut client = P4RuntimeClient::connect(format!("http://{server}")).await.unwrap();
-    let mut counted = Vec::new();
-    for name in ["jobs", "members", "addresses", "job_tables", "lookup"] {
-        let table_id = info.table(name).unwrap().id();
-        let entity = entity::Entity::TableEntry(TableEntry { table_id, ..TableEntry::default() });
-        let request = ReadRequest {
-            device_id: 0,
-            entities: vec![Entity { entity: Some(entity) }],
-            role: String::new(),
-        };
-        let mut answers = client.read(request).await.unwrap().into_inner();
-        let mut found = 0;
-        while let Some(answer) = answers.message().await.unwrap() {
-            found += answer.entities.len();
-        }
-        counted.push((name, found));
-    }
-    counted
-}
-
 /// The life of two jobs under a controller and the one after it, with this going wrong at that step: all steps that there were.
 fn life(fault: Option<(usize, Fault)>) -> Vec<&'static str> {
     let server = aggregator::start();
@@ -140,9 +111,9 @@ fn life(fault: Option<(usize, Fault)>) -> Vec<&'static str> {
     let groups = run_both(|rank| join_group(rest.listen, "more", rank));
     adds_up(&groups);
     // What is there is what should be there.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     wait_until("rows", || {
-        let there = runtime.block_on(rows(server.p4runtime().unwrap()));
+        let tables = ["jobs", "members", "addresses", "job_tables", "lookup"];
+        let there = tables.map(|table| (table, aggregator::count_rows(&server, table)));
         let wanted = [("jobs", 1), ("members", 2), ("addresses", 2), ("job_tables", 1), ("lookup", 1)];
         if there == wanted { Ok(()) } else { Err(format!("{there:?}\n{}", rest.log())) }
     });

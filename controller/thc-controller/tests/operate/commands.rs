@@ -21,7 +21,7 @@ fn without_a_controller_a_line_says_what_to_do() {
     says(&run(&half, &[]), 2, &["--ca"]);
     let missing = run(&["run", "--config", "/nonexistent/thc.toml"], &[]);
     says(&missing, 1, &["cannot read /nonexistent/thc.toml"]);
-    for wrong in [&["job", "create", "a"][..], &["counters", "a", "b"], &[]] {
+    for wrong in [&["job", "create", "a"][..], &["job", "show", "a", "b"], &[]] {
         assert_eq!(run(wrong, &[]).code, Some(2), "{wrong:?}");
     }
 }
@@ -75,32 +75,18 @@ fn a_job_from_creation_to_deletion() {
     let waiting = controller.ask(&["diagnose", "train"]);
     assert!(waiting.out.contains("no worker has joined") && waiting.out.contains("-> "), "{waiting:?}");
 
-    let lookups = |controller: &Controller| {
-        let rows = controller.json(&["target", "rows", "ps1"])["rows"].as_array().unwrap().clone();
-        rows.iter().filter(|row| row["table"] == "lookup" && row["key"] != "default").count()
-    };
-    assert_eq!(lookups(&controller), 1);
+    assert_eq!(aggregator::count_rows(&server, "lookup"), 1);
 
     assert_eq!(controller.ask_done(&["job", "delete", "train"]), "job train deleted\n");
     says(&controller.ask(&["job", "delete", "train"]), 1, &["no job \"train\""]);
-    assert_eq!(lookups(&controller), 0);
-}
-
-#[test]
-fn counters_have_a_line_for_each_worker() {
-    let server = aggregator::start();
-    let controller = Controller::start(&aggregator::target_section(&server, "ps1"));
-    let _workers = aggregator::at_work(&controller, "train", "7");
-    let text = controller.ask_done(&["counters", "train"]);
-    let line = text.lines().find(|line| line.starts_with("1 ")).unwrap();
-    assert!(line.contains("127.0.0.1:") && text.contains("job train on ps1: "), "{text}");
+    assert_eq!(aggregator::count_rows(&server, "lookup"), 0);
 }
 
 #[test]
 fn completions_and_manual_pages_know_all_commands() {
     for shell in ["bash", "zsh", "fish"] {
         let text = run(&["completions", shell], &[]).out;
-        for word in ["diagnose", "granularity", "counters"] {
+        for word in ["diagnose", "granularity", "prune"] {
             assert!(text.contains(word), "{shell}: {word}");
         }
     }

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use thc_support::openmetrics;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_thc-controller");
 /// How long nothing may happen until a test counts as hung.
@@ -55,16 +56,21 @@ impl Controller {
 
     /// The same, with what is in a folder already.
     pub fn start_in(folder: tempfile::TempDir, config: &str) -> Controller {
+        Controller::start_with_flags(folder, config, &[])
+    }
+
+    /// The same, with these flags.
+    pub fn start_with_flags(folder: tempfile::TempDir, config: &str, flags: &[&str]) -> Controller {
         let state = folder.path().join("jobs.state");
-        Controller::start_of(folder, config, &state)
+        Controller::start_of(folder, config, &state, flags)
     }
 
     /// With this file of jobs.
     pub fn start_with(config: &str, state: &Path) -> Controller {
-        Controller::start_of(tempfile::tempdir().unwrap(), config, state)
+        Controller::start_of(tempfile::tempdir().unwrap(), config, state, &[])
     }
 
-    fn start_of(folder: tempfile::TempDir, config: &str, state: &Path) -> Controller {
+    fn start_of(folder: tempfile::TempDir, config: &str, state: &Path, flags: &[&str]) -> Controller {
         let file = folder.path().join("thc-controller.toml");
         fs::write(&file, config).unwrap();
         let log = fs::File::create(folder.path().join("log")).unwrap();
@@ -73,6 +79,7 @@ impl Controller {
             .arg(&file)
             .args(["--state"])
             .arg(state)
+            .args(flags)
             .env("RUST_LOG", "debug")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -118,6 +125,12 @@ impl Controller {
     /// Gets something by HTTP: head and body.
     pub fn get(&self, path: &str) -> (String, String) {
         get(self.http, path)
+    }
+
+    /// The value of a metric, of the first sample with these labels.
+    pub fn metric(&self, family: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let families = openmetrics::parse(&self.get("/metrics").1);
+        openmetrics::value(&families, family, labels)
     }
 
     /// Waits until something is so.

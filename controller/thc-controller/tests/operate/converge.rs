@@ -27,22 +27,3 @@ fn rows_that_others_change_are_repaired() {
     assert!(metrics.contains("thc_target_repairs_total{target=\"chip\"}"), "{metrics}");
     assert!(metrics.contains("thc_target_room{target=\"chip\",what=\"data slots\"} 1024"), "{metrics}");
 }
-
-/// Until they are repaired, `target diff` prints them.
-#[test]
-fn rows_that_others_change_are_printed() {
-    let site = Site::with_keys(V1MODEL, "compare = \"0s\"");
-    site.create();
-    site.join_workers(1);
-    let whole = site.controller().ask(&["target", "diff", "chip"]);
-    assert_eq!((whole.code, whole.out.as_str()), (Some(0), "target chip holds what was written\n"));
-    site.strict.delete("members", 7);
-    let diff = site.controller().ask(&["target", "diff", "chip"]);
-    assert_eq!((diff.code, diff.out.lines().count()), (Some(1), 2), "{diff:?}");
-    assert!(diff.out.contains("missing  members [job=7 worker=0]"), "{diff:?}");
-    assert_eq!(site.strict.rows("members"), 0);
-    let rows = site.controller().ask_done(&["target", "rows", "chip"]);
-    assert!(rows.contains("job=7 worker=1") && rows.contains("set_job("), "{rows}");
-    let shown = site.controller().ask_done(&["target", "show", "chip"]);
-    assert!(shown.contains("rows of members") && shown.contains("repaired 0 times"), "{shown}");
-}

@@ -75,38 +75,20 @@ fn a_switch_that_cannot_say_what_it_runs_is_not_loaded_again() {
     }
 }
 
-/// Another program in the configuration is loaded when no session is lost with it, and only so that rows stay.
+/// Another program in the configuration is loaded only if its operator says so: it costs the rows.
 #[test]
-fn another_program_waits_for_sessions_to_end() {
+fn a_program_is_replaced_when_its_operator_says_so() {
     let mut site = Site::start(V1MODEL);
-    site.strict.state().faults.reconciles = true;
     site.create();
     let session = site.join_workers(1);
     site.restart_controller(b"what a newer backend made");
     let log = site.controller().log();
-    assert!(
-        log.contains("has another program than its device_config") && log.contains("sessions of a"),
-        "{log}"
-    );
+    assert!(log.contains("with --replace-program to load that one, which empties the target"), "{log}");
     assert_eq!((loads(&site), site.rows()), (1, site.with_session()));
-    site.leave(1, session);
-    site.controller().wait_until("loaded", |_| loads(&site) == 2);
+    site.restart_controller_with(b"what a newer backend made", &["--replace-program"]);
     site.controller().wait_until("there", |controller| is_connected(controller, 0));
-    site.join_workers(2);
-    assert_eq!(site.rows(), site.with_session());
-}
-
-/// A switch that cannot keep its rows keeps its program, unless somebody says otherwise.
-#[test]
-fn a_program_is_replaced_at_the_cost_of_rows_only_when_told() {
-    let mut site = Site::start(V1MODEL);
-    site.create();
-    site.restart_controller(b"what a newer backend made");
-    let log = site.controller().log();
-    assert!(log.contains("with --replace-program to load that, which empties the target"), "{log}");
-    assert_eq!(loads(&site), 1);
-    site.join_workers(1);
-    assert_eq!(site.rows(), site.with_session());
+    assert_eq!((loads(&site), site.rows()), (2, site.with_session()));
+    assert_eq!(site.strict.values("jobs")[0]["cookie"], session.into(), "its session goes on");
 }
 
 /// A disk that takes nothing is no fault of a target. What waited for it is done when it takes files again.
@@ -342,12 +324,13 @@ fn who_has_lost_its_row_is_found() {
     site.leave(1, first);
     site.controller().wait_until("left", |_| row(&site, 7).is_none());
     site.strict.state().count = 5;
-    let packets =
-        |site: &Site| site.controller().json(&["counters", "a"])["jobs"][0]["workers"][0]["packets"].clone();
-    site.controller().wait_until("counted", |_| packets(&site) == 5);
+    let packets = |site: &Site| {
+        site.controller().metric("thc_packets", &[("thc_job", "a"), ("worker", "0")]).unwrap_or(0.0)
+    };
+    site.controller().wait_until("counted", |_| packets(&site) == 5.0);
     site.controller().ask_done(&["job", "delete", "b", "--yes"]);
     site.restart_controller(b"what the compiler's backend made");
-    site.controller().wait_until("counted", |_| packets(&site) == 5);
+    site.controller().wait_until("counted", |_| packets(&site) == 5.0);
 }
 
 /// Stratum refuses meters in rows. What only limits is left out, and the target is there.

@@ -1,7 +1,7 @@
 //! gRPC's health service (grpc.health.v1), as probes ask it.
 
 use crate::aggregator;
-use crate::controller::{Controller, HANG};
+use crate::controller::HANG;
 use std::net::SocketAddr;
 use std::time::Instant;
 use tonic::Code;
@@ -22,18 +22,7 @@ async fn health(at: SocketAddr, service: &str) -> Result<ServingStatus, Code> {
     }
 }
 
-/// A controller says that it serves.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_controller_serves() {
-    let server = aggregator::start();
-    let controller = Controller::start(&aggregator::target_section(&server, "ps1"));
-    for service in ["", "thc.control.v1.Control"] {
-        assert_eq!(health(controller.listen, service).await, Ok(ServingStatus::Serving));
-    }
-    assert_eq!(health(controller.listen, "another").await, Err(Code::NotFound));
-}
-
-/// A thc-ps says so at its P4Runtime port.
+/// A thc-ps says at its P4Runtime port that it serves.
 #[tokio::test]
 async fn a_parameter_server_serves() {
     let server = aggregator::start();

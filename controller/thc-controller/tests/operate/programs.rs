@@ -64,11 +64,11 @@ impl Site {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../p4/build").join(case.file);
         let strict = Strict::start(p4info::parse(&std::fs::read(&path).unwrap()).unwrap());
         let mut site = Site { case, strict, controller: None, keys };
-        site.start_controller(folder, b"what the compiler's backend made");
+        site.start_controller(folder, b"what the compiler's backend made", &[]);
         site
     }
 
-    fn start_controller(&mut self, folder: tempfile::TempDir, program: &[u8]) {
+    fn start_controller(&mut self, folder: tempfile::TempDir, program: &[u8], flags: &[&str]) {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../p4/build").join(self.case.file);
         std::fs::write(folder.path().join("chip.bin"), program).unwrap();
         let stations: String = (0..3)
@@ -81,15 +81,20 @@ impl Site {
             self.case.ports,
             self.keys,
         );
-        let controller = Controller::start_in(folder, &config);
+        let controller = Controller::start_with_flags(folder, &config, flags);
         controller.until_connected();
         self.controller = Some(controller);
     }
 
     /// Another controller with the same jobs, whose target is to load this.
     pub fn restart_controller(&mut self, program: &[u8]) {
+        self.restart_controller_with(program, &[]);
+    }
+
+    /// The same, with these flags.
+    pub fn restart_controller_with(&mut self, program: &[u8], flags: &[&str]) {
         let folder = self.controller.take().unwrap().stop();
-        self.start_controller(folder, program);
+        self.start_controller(folder, program, flags);
     }
 
     pub fn controller(&self) -> &Controller {

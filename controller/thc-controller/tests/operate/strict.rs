@@ -11,7 +11,7 @@ use p4runtime_proto::v1::{
     MasterArbitrationUpdate, MulticastGroupEntry, PacketIn, PacketReplicationEngineEntry, ReadRequest,
     ReadResponse, SetForwardingPipelineConfigRequest, SetForwardingPipelineConfigResponse,
     StreamMessageRequest, StreamMessageResponse, TableEntry, Uint128, Update, WriteRequest, WriteResponse,
-    entity, field_match, packet_replication_engine_entry, set_forwarding_pipeline_config_request,
+    entity, field_match, packet_replication_engine_entry, set_forwarding_pipeline_config_request::Action,
     stream_message_request, stream_message_response, table_action, update,
 };
 use prost::Message;
@@ -68,8 +68,6 @@ pub struct Faults {
     pub counter: Option<(&'static str, usize)>,
     /// How questions for the program are answered from now on.
     pub program: Option<Code>,
-    /// Whether a program can be replaced so that rows stay.
-    pub reconciles: bool,
     /// These requests are answered when it is no more so.
     pub hangs: Option<&'static str>,
     /// How long a row takes to be written.
@@ -423,16 +421,13 @@ impl P4Runtime for Service {
         self.hang("load").await;
         let mut state = self.state();
         let request = request.into_inner();
-        let reconcile = set_forwarding_pipeline_config_request::Action::ReconcileAndCommit;
-        if request.action == reconcile as i32 && !state.faults.reconciles {
+        if request.action != Action::VerifyAndCommit as i32 {
             return Err(Status::unimplemented("a program is loaded anew or not at all"));
         }
         state.loads += 1;
-        if request.action != reconcile as i32 {
-            // Whatever there was is gone.
-            state.entries.retain(|_, entry| entry.is_const);
-            state.defaults.clear();
-        }
+        // Whatever there was is gone.
+        state.entries.retain(|_, entry| entry.is_const);
+        state.defaults.clear();
         let config = request.config;
         if config.as_ref().and_then(|config| config.p4info.as_ref()) != Some(&state.info) {
             state.refused.push("another P4Info".to_owned());

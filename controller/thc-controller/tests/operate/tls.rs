@@ -123,9 +123,7 @@ fn a_target_lets_in_the_controller_with_the_right_certificate() {
     controller.ask_done(&["job", "create", "train", "--workers", "2", "--target", "right"]);
     let workers = [0, 1].map(|_| Averager::join(controller.listen, "train"));
     controller.wait_until("at work", |controller| {
-        controller.json(&["counters", "train"])["jobs"][0]["results"]
-            .as_u64()
-            .is_some_and(|results| results > 10)
+        controller.metric("thc_results", &[("thc_job", "train")]).is_some_and(|results| results > 10.0)
     });
     drop(workers);
 }

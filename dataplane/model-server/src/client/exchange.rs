@@ -10,7 +10,6 @@ use super::link::{Exchange, Link, within};
 use super::{Client, PAUSE};
 use crate::counters::Reason;
 use crate::error::ModelError;
-use crate::wire::Answer;
 
 /// A shard within a call.
 enum Turn {
@@ -63,8 +62,7 @@ impl Client {
                     }
                     let Some(mut stream) = self.streams[shard].take() else {
                         turns[shard] = Turn::Unanswered(exchange);
-                        let server = self.views[shard].server;
-                        lost.push((server, self.peers[server].lost("a shard's stream is gone")));
+                        lost.push(self.peer.lost("a shard's stream is gone"));
                         continue;
                     };
                     let run = async move {
@@ -77,11 +75,9 @@ impl Client {
                 let ended = if next.is_some() {
                     tasks.try_join_next().map(|joined| joined.map_err(drop))
                 } else {
-                    let waiting = Instant::now();
-                    let left = deadline.saturating_duration_since(waiting);
+                    let left = deadline.saturating_duration_since(Instant::now());
                     let ended = self.runtime.block_on(async { timeout(left, tasks.join_next()).await });
                     let ended = ended.map(|ended| ended.map(|joined| joined.map_err(drop)));
-                    self.stats.waiting += waiting.elapsed();
                     ended.unwrap_or(Some(Err(())))
                 };
                 match ended {
@@ -91,24 +87,24 @@ impl Client {
                     }
                     Some(Ok((shard, _, exchange, Err(error)))) => {
                         turns[shard] = Turn::Unanswered(exchange);
-                        lost.push((self.views[shard].server, error));
+                        lost.push(error);
                     }
                     Some(Err(())) => {
                         // The time is over. What is still under way ends with its task, and is in no known state.
-                        (0..self.links.len()).for_each(|server| self.drop_link(server));
-                        return Err(self.peers[0].lost("no answer"));
+                        self.drop_link();
+                        return Err(self.peer.lost("no answer"));
                     }
                     None if next.is_none() => break,
                     None => {}
                 }
             }
-            lost.iter().for_each(|(server, _)| self.drop_link(*server));
+            if !lost.is_empty() {
+                self.drop_link();
+            }
             if let Some(error) = failed {
                 return Err(error);
             }
-            let Some((_, error)) = lost.into_iter().max_by_key(|(_, error)| is_final(error)) else {
-                return Ok(());
-            };
+            let Some(error) = lost.into_iter().max_by_key(is_final) else { return Ok(()) };
             self.pause(error, deadline)?;
         }
     }
@@ -123,43 +119,35 @@ impl Client {
         Ok(())
     }
 
-    fn drop_link(&mut self, server: usize) {
-        self.links[server] = None;
-        for (view, stream) in self.views.iter().zip(&mut self.streams) {
-            if view.server == server {
-                *stream = None;
-            }
-        }
+    fn drop_link(&mut self) {
+        self.link = None;
+        self.streams.iter_mut().for_each(|stream| *stream = None);
     }
 
-    /// Makes the connections that are not there, and tries again until the time-out.
+    /// Makes the connection if there is none, and tries again until the time-out.
     pub(super) fn connect(&mut self, deadline: Instant) -> Result<(), ModelError> {
-        let began = Instant::now();
-        for server in 0..self.links.len() {
-            while let Err(error) = self.connect_once(server, deadline) {
-                self.pause(error, deadline)?;
-            }
+        while let Err(error) = self.connect_once(deadline) {
+            self.pause(error, deadline)?;
         }
-        self.stats.waiting += began.elapsed();
         Ok(())
     }
 
-    fn connect_once(&mut self, server: usize, deadline: Instant) -> Result<(), ModelError> {
-        let peer = Arc::clone(&self.peers[server]);
-        match &self.links[server] {
+    fn connect_once(&mut self, deadline: Instant) -> Result<(), ModelError> {
+        let peer = Arc::clone(&self.peer);
+        match &self.link {
             Some(link) if link.is_open() => return Ok(()),
             Some(link) if link.is_deleted() => return Err(peer.refused(Reason::Deleted.message())),
-            _ => self.drop_link(server),
+            _ => self.drop_link(),
         }
         let linking = async {
             let mut link = Link::connect(&self.config, &peer).await?;
-            let streams = link.open(&self.name, &self.parts[server]).await?;
+            let streams = link.open(&self.name, &self.spec).await?;
             Ok((link, streams))
         };
         let left = deadline.saturating_duration_since(Instant::now());
         let (link, streams) = self.runtime.block_on(within(left, &peer, linking))?;
         self.stats.reconnections += 1;
-        let shards = self.views.iter_mut().zip(&mut self.streams).filter(|(view, _)| view.server == server);
+        let shards = self.views.iter_mut().zip(&mut self.streams);
         for ((view, place), (stream, stamp, sequence)) in shards.zip(streams) {
             view.sequence = view.sequence.max(sequence);
             if let Some((incarnation, version)) = view.seen
@@ -170,16 +158,7 @@ impl Client {
             view.seen = Some((link.incarnation, stamp.version));
             *place = Some(stream);
         }
-        self.links[server] = Some(link);
+        self.link = Some(link);
         Ok(())
-    }
-
-    /// The answer of a shard, and the bytes behind it.
-    pub(super) fn accept<'a>(&self, shard: usize, frame: &'a [u8]) -> Result<(Answer, &'a [u8]), ModelError> {
-        self.peers[self.views[shard].server].accept(frame)
-    }
-
-    pub(super) fn malformed(&self, shard: usize) -> ModelError {
-        self.peers[self.views[shard].server].malformed()
     }
 }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{join_all, select_ok};
+use futures_util::future::join_all;
 use quinn::{
     Connection, ConnectionError, Endpoint, EndpointConfig, RecvStream, SendStream, TransportErrorCode,
 };
@@ -21,16 +21,12 @@ use crate::wire::{Answer, Frame, Request, read_frame, split};
 
 /// How often a worker that computes sends a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
-/// How long sending [`Request::Leave`] may take.
-const PARTING: Duration = Duration::from_secs(2);
 /// How long closing a connection may take.
 const CLOSING: Duration = Duration::from_millis(100);
 /// How much later than a stream's end the end of its connection may come.
 const LAG: Duration = Duration::from_secs(1);
 /// How long an attempt to connect may take.
 const ATTEMPT: Duration = Duration::from_secs(3);
-/// The delay between attempts to connect to the addresses of a server.
-const STAGGER: Duration = Duration::from_millis(250);
 /// The longest answer that is not a vector: a server's statistics.
 const LONGEST_ANSWER: usize = 1 << 26;
 
@@ -42,10 +38,9 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// All servers of a configuration.
-    pub fn all(config: &ClientConfig) -> Vec<Arc<Self>> {
-        let peer = |server: &String| Arc::new(Self { server: server.clone(), job: config.job.clone() });
-        config.servers.iter().map(peer).collect()
+    /// The server of a configuration.
+    pub fn new(config: &ClientConfig) -> Arc<Self> {
+        Arc::new(Self { server: config.server.clone(), job: config.job.clone() })
     }
 
     /// The connection failed. Another connection may succeed.
@@ -215,10 +210,8 @@ impl Link {
         serde_json::from_slice(&json).map_err(|error| self.control.peer.refused(error.to_string()))
     }
 
-    /// Tells the server by a request that the worker leaves, so that no other worker waits for it. The packet that closes a
-    /// connection would be sent only once, and may be lost.
-    pub async fn leave(mut self) {
-        let _ = tokio::time::timeout(PARTING, self.control.request(&Request::Leave)).await;
+    /// Closes the connection.
+    pub async fn leave(self) {
         self.connection.close(0_u32.into(), b"the worker leaves");
         let _ = tokio::time::timeout(CLOSING, self.endpoint.wait_idle()).await;
     }
@@ -242,18 +235,16 @@ async fn reach(peer: &Peer) -> Result<(Endpoint, Connection), ModelError> {
     }
 }
 
-/// All addresses are tried, each a little later than the one before, and the first that answers is taken.
+/// The addresses are tried in turn, and the first that answers is taken.
 async fn reach_one(peer: &Peer, addresses: Vec<SocketAddr>) -> Result<(Endpoint, Connection), ModelError> {
-    if addresses.is_empty() {
-        return Err(peer.lost("its name has no address"));
+    let mut failure = peer.lost("its name has no address");
+    for address in addresses {
+        match reach_at(peer, address).await {
+            Ok(reached) => return Ok(reached),
+            Err(error) => failure = error,
+        }
     }
-    let attempts = (0_u32..).zip(addresses).map(|(turn, address)| {
-        Box::pin(async move {
-            tokio::time::sleep(turn * STAGGER).await;
-            reach_at(peer, address).await
-        })
-    });
-    select_ok(attempts).await.map(|(reached, _)| reached)
+    Err(failure)
 }
 
 async fn reach_at(peer: &Peer, address: SocketAddr) -> Result<(Endpoint, Connection), ModelError> {
@@ -267,7 +258,7 @@ async fn reach_at(peer: &Peer, address: SocketAddr) -> Result<(Endpoint, Connect
         Ok(Err(ConnectionError::ConnectionClosed(close)))
             if close.error_code == TransportErrorCode::CONNECTION_REFUSED =>
         {
-            let text = "it takes no more connections for now, as too many have not shown the secret yet";
+            let text = "it has as many connections as it may have (--connections)";
             Err(peer.lost(format!("{address}: {text}")))
         }
         Ok(Err(error)) => Err(peer.lost(format!("{address}: {error}"))),
@@ -361,7 +352,7 @@ mod tests {
         let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
         let addresses = vec![dead.local_addr().unwrap(), server.local()];
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let peer = &Peer::all(&ClientConfig::default())[0];
+        let peer = &Peer::new(&ClientConfig::default());
         let (_endpoint, connection) = runtime.block_on(reach_one(peer, addresses)).unwrap();
         assert_eq!(connection.remote_address(), server.local());
         let none = runtime.block_on(reach_one(peer, Vec::new())).err().unwrap();

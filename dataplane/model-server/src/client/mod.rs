@@ -11,7 +11,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
 use tokio::runtime::Runtime;
 
 use crate::error::ModelError;
@@ -23,13 +22,12 @@ use crate::tensors::TensorBlock;
 use crate::wire::{Answer, Frame, Request};
 use link::{Exchange, Link, Peer, Stream};
 
-/// Pauses between attempts to reach a server.
+/// Pauses between attempts to reach the server.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A worker's view of a shard.
 #[derive(Debug)]
 struct ShardView {
-    server: usize,
     /// The shard's coordinates in the whole model.
     range: Range<usize>,
     /// The last pull, and the server's incarnation then.
@@ -46,16 +44,14 @@ struct ShardView {
     sequence: u64,
 }
 
-/// A worker's connections to the servers of a model.
+/// A worker's connection to the server of a model.
 pub struct Client {
     runtime: Runtime,
     config: ClientConfig,
     name: String,
-    coordinates: usize,
-    peers: Vec<Arc<Peer>>,
-    /// What each server has of the model.
-    parts: Vec<Spec>,
-    links: Vec<Option<Link>>,
+    spec: Spec,
+    peer: Arc<Peer>,
+    link: Option<Link>,
     /// One for each shard.
     streams: Vec<Option<Stream>>,
     views: Vec<ShardView>,
@@ -66,10 +62,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the servers and opens the model, which the first worker creates.
+    /// Connects to the server and opens the model, which the first worker creates.
     ///
     /// # Errors
-    /// [`ModelError::Config`]; [`ModelError::Unreachable`] if a server does not answer in time;
+    /// [`ModelError::Config`]; [`ModelError::Unreachable`] if the server does not answer in time;
     /// [`ModelError::Refused`] if the model is configured otherwise, or is too large.
     pub fn open(config: ClientConfig, model: &str, spec: Spec) -> Result<Self, ModelError> {
         proof::check(&config.secret).map_err(ModelError::Config)?;
@@ -79,36 +75,21 @@ impl Client {
                 return Err(ModelError::Config(format!("{what} {name:?}: {rule}")));
             }
         }
-        let servers = config.servers.len();
-        if servers == 0 {
-            return Err(ModelError::Config("give at least one server".to_owned()));
-        }
         if config.worker >= spec.workers {
             let (worker, workers) = (config.worker, spec.workers);
             return Err(ModelError::Config(format!("worker {worker} is not one of the model's {workers}")));
         }
-        let parts: Vec<Spec> = (0..servers)
-            .map(|number| if servers == 1 { spec.clone() } else { spec.part_of(number, servers) })
-            .collect();
-        parts.iter().try_for_each(Spec::validate)?;
-        let mut views = Vec::new();
-        let mut from = 0;
-        for (server, part) in parts.iter().enumerate() {
-            for number in 0..part.shards() {
-                let range = part.range(number);
-                views.push(ShardView {
-                    server,
-                    range: from + range.start..from + range.end,
-                    stamp: None,
-                    blocks: part.blocks(number),
-                    seen: None,
-                    snapshot: None,
-                    found: None,
-                    sequence: 0,
-                });
-            }
-            from += part.coordinates as usize;
-        }
+        spec.validate()?;
+        let view = |number| ShardView {
+            range: spec.range(number),
+            stamp: None,
+            blocks: spec.blocks(number),
+            seen: None,
+            snapshot: None,
+            found: None,
+            sequence: 0,
+        };
+        let views: Vec<ShardView> = (0..spec.shards()).map(view).collect();
         let coordinates = spec.coordinates as usize;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -118,15 +99,14 @@ impl Client {
         let mut client = Self {
             runtime,
             name: model.to_owned(),
-            coordinates,
-            peers: Peer::all(&config),
-            links: (0..servers).map(|_| None).collect(),
+            peer: Peer::new(&config),
+            link: None,
             streams: views.iter().map(|_| None).collect(),
             views,
-            parts,
             x: vec![0.0; coordinates],
             snapshot: if spec.snapshots() { vec![0.0; coordinates] } else { Vec::new() },
             stats: ClientStats::default(),
+            spec,
             config,
         };
         client.connect(client.deadline())?;
@@ -137,7 +117,7 @@ impl Client {
     /// Length of the model.
     #[must_use]
     pub fn coordinates(&self) -> usize {
-        self.coordinates
+        self.x.len()
     }
 
     /// Totals since [`Self::open`].
@@ -146,21 +126,13 @@ impl Client {
         &self.stats
     }
 
-    /// The epoch of the snapshot that is held, if it is one for all shards.
-    #[must_use]
-    fn snapshot_epoch(&self) -> Option<u64> {
-        let first = self.views.first()?.snapshot?;
-        self.views.iter().all(|view| view.snapshot == Some(first)).then_some(first)
-    }
-
-    /// A server's counters as JSON.
+    /// The server's counters of this job, as JSON.
     ///
     /// # Errors
     /// As [`Self::pull`].
-    pub fn server_stats(&mut self, server: usize) -> Result<serde_json::Value, ModelError> {
+    pub fn server_stats(&mut self) -> Result<serde_json::Value, ModelError> {
         self.connect(self.deadline())?;
-        let link = self.links.get_mut(server).and_then(Option::as_mut);
-        let link = link.ok_or_else(|| ModelError::Config(format!("there is no server {server}")))?;
+        let link = self.link.as_mut().ok_or_else(|| self.peer.lost("it has gone"))?;
         self.runtime.block_on(link.stats())
     }
 
@@ -169,15 +141,14 @@ impl Client {
     }
 
     fn check(&self, what: &'static str, actual: usize) -> Result<(), ModelError> {
-        let expected = self.coordinates;
+        let expected = self.coordinates();
         if actual == expected {
             return Ok(());
         }
         Err(ModelError::Config(format!("{what} has {actual} coordinates, the model has {expected}")))
     }
 
-    /// Gives a value to every shard that has none. Returns whether there was such a shard. A server that has lost its part of
-    /// the model gets it again by this call, while all other parts stay unchanged.
+    /// Gives a value to every shard that has none, and leaves the others unchanged. Returns whether there was such a shard.
     ///
     /// # Errors
     /// As [`Self::pull`]; coordinates that are not finite.
@@ -207,12 +178,12 @@ impl Client {
                 payload::put_floats(&vector[client.views[shard].range.clone()], frame.tail());
                 Ok(Exchange::of(frame))
             },
-            |client, shard, exchange| match client.accept(shard, exchange.answer())? {
+            |client, _, exchange| match client.peer.accept(exchange.answer())? {
                 (Answer::Given { taken }, []) => {
                     any |= taken;
                     Ok(())
                 }
-                _ => Err(client.malformed(shard)),
+                _ => Err(client.peer.malformed()),
             },
         )?;
         self.count_whole();
@@ -221,72 +192,60 @@ impl Client {
 
     /// Counts a whole vector of floats.
     fn count_whole(&mut self) {
-        let bits = 32 * self.coordinates as u64;
+        let bits = 32 * self.coordinates() as u64;
         self.stats.whole += VectorSize { bits, paper: bits };
     }
 
-    /// Brings the numbers of the model themselves into `x`, not rounded ones, and says of which version each shard's are.
-    /// Nothing changes for later pulls and pushes.
+    /// Reads the numbers of the model into `x` as the server has them, not rounded, and returns which version each shard's
+    /// are. Nothing changes for later pulls and pushes.
     ///
     /// # Errors
     /// As [`Self::pull`]; [`ModelError::Empty`].
     pub fn exact(&mut self, x: &mut [f32]) -> Result<Vec<Stamp>, ModelError> {
-        self.check("the vector to read into", x.len())?;
-        let mut stamps = vec![Stamp::default(); self.views.len()];
-        self.read_all(&Request::Exact, x, |client, shard, answer| match answer {
-            Answer::Exact { stamp } => {
-                stamps[shard] = stamp;
-                Ok(())
-            }
-            _ => Err(client.malformed(shard)),
-        })?;
-        Ok(stamps)
+        self.numbers(false, x)
     }
 
-    /// Sends every shard a request that floats answer, and puts them into `x`.
-    fn read_all(
-        &mut self,
-        request: &Request<'_>,
-        x: &mut [f32],
-        mut take: impl FnMut(&mut Self, usize, Answer) -> Result<(), ModelError>,
-    ) -> Result<(), ModelError> {
-        self.exchange(
-            |_, _| Ok(Exchange::of(Frame::new(request))),
-            |client, shard, exchange| {
-                let (answer, floats) = client.accept(shard, exchange.answer())?;
-                let own = &mut x[client.views[shard].range.clone()];
-                payload::take_floats(floats, own).map_err(|_| client.malformed(shard))?;
-                take(client, shard, answer)
-            },
-        )?;
-        self.count_whole();
-        Ok(())
-    }
-
-    /// Brings the snapshot into `x`, as floats: its epoch, or `None` if shards are at different ones (then again).
+    /// Reads the snapshot into `x`, as floats. Returns its epoch, or `None` if the shards are at different ones: then read it
+    /// again.
     ///
     /// # Errors
     /// As [`Self::pull`]; [`ModelError::Empty`].
     pub fn snapshot(&mut self, x: &mut [f32]) -> Result<Option<u64>, ModelError> {
-        self.check("the vector for the snapshot", x.len())?;
-        self.read_all(&Request::Snapshot, x, |client, shard, answer| match answer {
-            Answer::Snapshot { epoch } => {
-                client.views[shard].snapshot = Some(epoch);
-                Ok(())
-            }
-            _ => Err(client.malformed(shard)),
-        })?;
+        let stamps = self.numbers(true, x)?;
+        for (view, stamp) in self.views.iter_mut().zip(&stamps) {
+            view.snapshot = Some(stamp.epoch);
+        }
         if !self.snapshot.is_empty() {
             self.snapshot.copy_from_slice(x);
         }
-        Ok(self.snapshot_epoch())
+        let first = stamps.first().map(|stamp| stamp.epoch);
+        Ok(first.filter(|first| stamps.iter().all(|stamp| stamp.epoch == *first)))
+    }
+
+    fn numbers(&mut self, snapshot: bool, x: &mut [f32]) -> Result<Vec<Stamp>, ModelError> {
+        self.check("the vector to read into", x.len())?;
+        let mut stamps = vec![Stamp::default(); self.views.len()];
+        self.exchange(
+            |_, _| Ok(Exchange::of(Frame::new(&Request::Numbers { snapshot }))),
+            |client, shard, exchange| {
+                let (Answer::Numbers { stamp }, floats) = client.peer.accept(exchange.answer())? else {
+                    return Err(client.peer.malformed());
+                };
+                stamps[shard] = stamp;
+                let own = &mut x[client.views[shard].range.clone()];
+                payload::take_floats(floats, own).map_err(|_| client.peer.malformed())
+            },
+        )?;
+        self.count_whole();
+        Ok(stamps)
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
         self.streams.clear();
-        let links = std::mem::take(&mut self.links);
-        self.runtime.block_on(async { join_all(links.into_iter().flatten().map(Link::leave)).await });
+        if let Some(link) = self.link.take() {
+            self.runtime.block_on(link.leave());
+        }
     }
 }

@@ -6,18 +6,18 @@ use crate::shard::Stamp;
 use std::time::Duration;
 use thc_config::values::Secret;
 
-/// The servers and the job of a worker's model, and the worker's identity.
+/// The server and the job of a worker's model, and the worker's identity.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// `host:port` of each server; the model is cut over them in this order, which all workers must give alike.
-    pub servers: Vec<String>,
+    /// `host:port` of the server.
+    pub server: String,
     /// The job's name.
     pub job: String,
     /// The job's secret.
     pub secret: Secret,
     /// This worker's number. Of two processes with the same number, the later one ends the other's connection.
     pub worker: u16,
-    /// How long a call may go without an answer before it fails; servers may restart meanwhile.
+    /// How long a call may go without an answer before it fails; the server may restart meanwhile.
     pub timeout: Duration,
     /// The seed of this worker's rounding.
     pub seed: u64,
@@ -93,16 +93,12 @@ pub struct ClientStats {
     pub reconnections: u64,
     /// Steps that a restarted server had forgotten, of the versions this worker had seen.
     pub forgotten: u64,
-    /// Time spent on encoding and decoding.
-    pub coding: Duration,
-    /// Time spent on waiting for servers.
-    pub waiting: Duration,
 }
 
 impl Default for ClientConfig {
     fn default() -> Self {
         Self {
-            servers: vec!["127.0.0.1:9100".to_owned()],
+            server: "127.0.0.1:9100".to_owned(),
             job: "train".to_owned(),
             secret: Secret::default(),
             worker: 0,

@@ -1,7 +1,5 @@
 //! Pulls and pushes.
 
-use std::time::Instant;
-
 use thc_codec::rounding::Rounding;
 use thc_codec::signs::mix;
 use thc_codec::{CodecError, norm};
@@ -101,8 +99,7 @@ impl Client {
     }
 
     /// What makes a push impossible as a whole, so that no shard takes a part of it.
-    pub(super) fn check_push(&mut self, gradient: &[f32], how: Push) -> Result<(), ModelError> {
-        let began = Instant::now();
+    fn check_push(&self, gradient: &[f32], how: Push) -> Result<(), ModelError> {
         if !(how.scale.is_finite() && how.scale >= 0.0) {
             let scale = how.scale;
             return Err(ModelError::Config(format!("scale is {scale}: give a finite number from 0")));
@@ -116,18 +113,11 @@ impl Client {
             let what = "the largest magnitude of a gradient";
             return Err(CodecError::Parameter { what, value: max, allowed: "finite numbers" }.into());
         }
-        self.stats.coding += began.elapsed();
         Ok(())
     }
 
     /// The push of a shard; nothing for one that does not run.
-    pub(super) fn push_frame(
-        &mut self,
-        shard: usize,
-        gradient: &[f32],
-        how: Push,
-    ) -> Result<Option<Frame>, ModelError> {
-        let began = Instant::now();
+    fn push_frame(&mut self, shard: usize, gradient: &[f32], how: Push) -> Result<Option<Frame>, ModelError> {
         let view = &mut self.views[shard];
         let (Some(ShardState::Running(_)), Some((incarnation, stamp))) = (view.found, view.stamp) else {
             return Ok(None);
@@ -144,16 +134,10 @@ impl Client {
             payload::encode_blocks(own, &view.blocks, |_| how.encoding, roundings, out)?
         };
         view.sequence = sequence;
-        self.stats.coding += began.elapsed();
         Ok(Some(frame))
     }
 
-    pub(super) fn take_pushed(
-        &mut self,
-        shard: usize,
-        frame: &[u8],
-        result: &mut Pushed,
-    ) -> Result<(), ModelError> {
+    fn take_pushed(&mut self, shard: usize, frame: &[u8], result: &mut Pushed) -> Result<(), ModelError> {
         use Reason::{Empty, Epoch, Future, Incarnation, Late};
         match split(frame) {
             Some((Answer::Pushed { delay }, [])) => {
@@ -173,8 +157,8 @@ impl Client {
                 self.stats.refused += 1;
             }
             _ => {
-                self.accept(shard, frame)?;
-                return Err(self.malformed(shard));
+                self.peer.accept(frame)?;
+                return Err(self.peer.malformed());
             }
         }
         Ok(())
@@ -186,9 +170,8 @@ impl Client {
     }
 
     fn take_pulled(&mut self, shard: usize, frame: &[u8]) -> Result<ShardState, ModelError> {
-        let began = Instant::now();
-        let (Answer::Pulled(answer), vector) = self.accept(shard, frame)? else {
-            return Err(self.malformed(shard));
+        let (Answer::Pulled(answer), vector) = self.peer.accept(frame)? else {
+            return Err(self.peer.malformed());
         };
         let range = self.views[shard].range.clone();
         let found = match answer {
@@ -196,7 +179,7 @@ impl Client {
             PullAnswer::Waiting { epoch } => ShardState::Waiting(epoch),
             PullAnswer::Running(stamp) => {
                 self.stats.pulled += payload::size(vector, range.len());
-                payload::decode(vector, &mut self.x[range]).map_err(|_| self.malformed(shard))?;
+                payload::decode(vector, &mut self.x[range]).map_err(|_| self.peer.malformed())?;
                 ShardState::Running(stamp)
             }
             PullAnswer::Unchanged(stamp) => self.take_flag(stamp),
@@ -204,9 +187,9 @@ impl Client {
                 self.x[range.clone()].copy_from_slice(&self.snapshot[range]);
                 self.take_flag(stamp)
             }
-            PullAnswer::Snapshot(_) => return Err(self.malformed(shard)),
+            PullAnswer::Snapshot(_) => return Err(self.peer.malformed()),
         };
-        let incarnation = self.links[self.views[shard].server].as_ref().map(|link| link.incarnation);
+        let incarnation = self.link.as_ref().map(|link| link.incarnation);
         let view = &mut self.views[shard];
         if let ShardState::Running(stamp) = found {
             self.stats.pulls += 1;
@@ -214,7 +197,6 @@ impl Client {
             view.seen = incarnation.map(|incarnation| (incarnation, stamp.version));
         }
         view.found = Some(found);
-        self.stats.coding += began.elapsed();
         Ok(found)
     }
 

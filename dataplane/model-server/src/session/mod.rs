@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quinn::{Connection, RecvStream, SendStream};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
@@ -70,13 +69,8 @@ async fn blocking<T: Send + 'static>(
     Ok(tokio::task::spawn_blocking(work).await.unwrap_or_else(stopping)?)
 }
 
-/// Serves a peer until it goes. `place` is among those of connections that have not shown the secret, and is given back then.
-pub(crate) async fn serve(
-    registry: Arc<Registry>,
-    connecting: quinn::Connecting,
-    place: OwnedSemaphorePermit,
-    patience: Duration,
-) {
+/// Serves a peer until it goes.
+pub(crate) async fn serve(registry: Arc<Registry>, connecting: quinn::Connecting, patience: Duration) {
     let Ok(handshake) = timeout(INTRODUCTION, connecting).await else {
         registry.refuse(Reason::Silent);
         return;
@@ -92,12 +86,8 @@ pub(crate) async fn serve(
         }
         Err(_) => return,
     };
-    drop(place);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    if let Err(reason) = job.enter(worker, number, &connection) {
-        job.refuse(reason);
-        return reason.close(&connection);
-    }
+    job.enter(worker, number, &connection);
     connection.set_max_concurrent_bi_streams(STREAMS.into());
     connection.set_receive_window(WINDOW.into());
     let (incarnation, attached) = (registry.incarnation, Mutex::default());
@@ -199,10 +189,6 @@ impl Session {
                 Some((Request::Delete { model }, [])) if self.worker >= ADMIN => {
                     let (job, name) = (Arc::clone(&self.job), model.to_owned());
                     blocking(move || job.delete(&name)).await.map(|()| Frame::new(&Answer::Done))
-                }
-                Some((Request::Leave, [])) => {
-                    self.job.release(self.worker);
-                    Ok(Frame::new(&Answer::Done))
                 }
                 _ => Err(Failure::Close(Reason::Malformed)),
             };

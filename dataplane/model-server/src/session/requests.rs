@@ -81,8 +81,7 @@ impl ShardRequests<'_> {
                 let delay = self.push(incarnation, &head, vector).await?;
                 Ok(Frame::new(&Answer::Pushed { delay }))
             }
-            Some((Request::Snapshot, [])) => self.snapshot().await,
-            Some((Request::Exact, [])) => self.exact(),
+            Some((Request::Numbers { snapshot }, [])) => self.numbers(snapshot).await,
             Some((Request::Initialise, floats)) => self.give(None, floats).await,
             Some((Request::Begin { epoch }, floats)) => self.give(Some(epoch), floats).await,
             _ => Err(Failure::Close(Reason::Malformed)),
@@ -101,7 +100,7 @@ impl ShardRequests<'_> {
         let mut changes = self.shared().changed.subscribe();
         loop {
             let now = Instant::now();
-            let (answer, version) = self.enter()?.reserve(*worker, held, snapshot, now);
+            let (answer, version) = self.enter()?.prepare(*worker, held, snapshot);
             if let PullAnswer::Waiting { epoch } = answer {
                 let durable = self.model.is_durable(self.number, epoch);
                 if (patient || !durable) && now < deadline {
@@ -142,38 +141,26 @@ impl ShardRequests<'_> {
             let taken = head.sequence <= self.enter()?.sequence(*worker);
             return if taken { Ok(None) } else { Err(Reason::Incarnation.into()) };
         }
-        let mut waited = false;
-        let mut changes = self.shared().changed.subscribe();
-        loop {
-            let now = Instant::now();
-            let applied =
-                heavy(self.length(), || Ok::<_, Failure>(self.enter()?.push(*worker, head, &zeta, now)))?;
-            match applied {
-                Applied::Taken { delay, ended, .. } => {
-                    job.count(|stats| {
-                        stats.pushes += 1;
-                        stats.pushed_bytes += vector.len() as u64;
-                    });
-                    self.shared().changed.send_replace(());
-                    if ended && self.model.spec.corrected {
-                        self.save().await?;
-                    }
-                    return Ok(Some(delay));
+        let applied = heavy(self.length(), || Ok::<_, Failure>(self.enter()?.push(*worker, head, &zeta)))?;
+        match applied {
+            Applied::Taken { delay, ended, .. } => {
+                job.count(|stats| {
+                    stats.pushes += 1;
+                    stats.pushed_bytes += vector.len() as u64;
+                });
+                self.shared().changed.send_replace(());
+                if ended && self.model.spec.corrected {
+                    self.save().await?;
                 }
-                Applied::Repeated => return Ok(None),
-                Applied::Refused(reason) => return Err(reason.into()),
-                Applied::Wait(until) => {
-                    if !waited {
-                        job.count(|stats| stats.waits += 1);
-                        waited = true;
-                    }
-                    let _ = timeout(until.saturating_duration_since(now), changes.changed()).await;
-                }
+                Ok(Some(delay))
             }
+            Applied::Repeated => Ok(None),
+            Applied::Refused(reason) => Err(reason.into()),
         }
     }
 
-    async fn snapshot(&self) -> Result<Frame, Failure> {
+    /// The numbers of the shard, or those of its snapshot, and which version they are.
+    async fn numbers(&self, snapshot: bool) -> Result<Frame, Failure> {
         let deadline = Instant::now() + HOLD;
         let mut changes = self.shared().changed.subscribe();
         loop {
@@ -181,11 +168,12 @@ impl ShardRequests<'_> {
             if state.phase == Phase::Empty {
                 return Err(Reason::Empty.into());
             }
-            if self.model.is_durable(self.number, state.epoch) {
+            if !snapshot || self.model.is_durable(self.number, state.epoch) {
                 // A model without epochs has no snapshot but itself.
-                let vector = if state.snapshot.is_empty() { &state.x } else { &state.snapshot };
-                let mut frame = Frame::new(&Answer::Snapshot { epoch: state.epoch });
-                payload::put_floats(vector, frame.tail());
+                let of_snapshot = snapshot && !state.snapshot.is_empty();
+                let vector = if of_snapshot { &state.snapshot } else { &state.x };
+                let mut frame = Frame::new(&Answer::Numbers { stamp: state.stamp() });
+                heavy(self.length(), || payload::put_floats(vector, frame.tail()));
                 return Ok(frame);
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -194,17 +182,6 @@ impl ShardRequests<'_> {
             }
             let _ = timeout(left, changes.changed()).await;
         }
-    }
-
-    /// The numbers themselves, and which version they are.
-    fn exact(&self) -> Result<Frame, Failure> {
-        let state = self.enter()?.state().clone();
-        if state.phase == Phase::Empty {
-            return Err(Reason::Empty.into());
-        }
-        let mut frame = Frame::new(&Answer::Exact { stamp: state.stamp() });
-        heavy(self.length(), || payload::put_floats(&state.x, frame.tail()));
-        Ok(frame)
     }
 
     /// Takes a first value, or the gradient of an epoch, neither of which must be forgotten once it is answered.

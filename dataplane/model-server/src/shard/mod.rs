@@ -1,27 +1,20 @@
-//! A shard: a range of coordinates with its own clock. Bytes and the time go in, answers come out.
+//! A shard: a range of coordinates with its own clock. Requests go in, answers come out.
 //!
 //! A shard is empty until it is given a value. With correction it then waits for the full-batch gradient at its
 //! snapshot; running, it takes m pushes, sets the next snapshot and waits again (Algorithms 1 and 3).
 //!
-//! **Delay.** The version of a shard is how many pushes it has taken. A pull reserves: the worker holds version D
-//! until its push. With reservations in the order of D, number i from 0, the shard
-//! keeps t + i − D_i ≤ τ: a push that would break this for an older reservation waits until that has been used or given up.
-//! A new reservation has D = t and i ≤ workers − 1 ≤ τ, and the oldest can always be used, so nobody
-//! waits for ever, and no push is applied with a delay above τ. A reservation is given up when its worker's connection ends or its
-//! lease runs out; a push that comes later all the same is taken if its delay is still within τ. A worker whose lease
-//! ran out gets no reservation until one of its pushes was taken: whoever pulls and never pushes delays others once.
+//! **Delay.** The version of a shard is how many pushes it has taken. The delay of a push is the number of pushes that
+//! were taken since its pull. With a bound τ a push with a longer delay is refused, and its worker pulls again.
 //!
 //! **Sharing.** Vectors are shared: a [`Version`] and a clone of the [`State`] have the numbers of a moment without a copy,
 //! so that they are rounded, hashed and written without the shard's lock. A push that comes meanwhile writes the next version
 //! into a copy.
 
-mod reservations;
 mod state;
 mod version;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use thc_codec::norm;
@@ -31,7 +24,6 @@ use crate::counters::Reason;
 use crate::spec::Spec;
 use crate::step::{LARGEST, Proximal, couple, theta};
 use crate::tensors::TensorBlock;
-use reservations::Reservations;
 pub use state::{Phase, SharedVector, Stamp, State};
 pub use version::Version;
 
@@ -80,8 +72,6 @@ pub enum Applied {
     Repeated,
     /// The push is refused.
     Refused(Reason),
-    /// It must wait until something changes, or until then.
-    Wait(Instant),
 }
 
 /// A range of coordinates with its own clock.
@@ -90,7 +80,6 @@ pub struct ModelShard {
     spec: Arc<Spec>,
     number: u32,
     state: State,
-    reservations: Reservations,
     /// The blocks that have a scale of their own in pulls. Empty if the shard has one scale.
     blocks: Arc<[TensorBlock]>,
     /// Precision of the last pull.
@@ -102,24 +91,16 @@ pub struct ModelShard {
 impl ModelShard {
     /// An empty shard.
     #[must_use]
-    pub fn new(spec: Arc<Spec>, number: u32, lease: Duration) -> Self {
+    pub fn new(spec: Arc<Spec>, number: u32) -> Self {
         let state = State::empty(&spec, number as usize);
-        Self::resume(spec, number, lease, state)
+        Self::resume(spec, number, state)
     }
 
     /// A shard in a state that was kept. Its vectors must have the lengths of [`Self::new`].
     #[must_use]
-    pub fn resume(spec: Arc<Spec>, number: u32, lease: Duration, state: State) -> Self {
+    pub fn resume(spec: Arc<Spec>, number: u32, state: State) -> Self {
         let blocks = spec.blocks(number as usize);
-        Self {
-            reservations: Reservations::new(lease),
-            spec,
-            number,
-            state,
-            blocks: blocks.into(),
-            bits: Arc::default(),
-            longest: 0,
-        }
+        Self { spec, number, state, blocks: blocks.into(), bits: Arc::default(), longest: 0 }
     }
 
     /// The state that survives a restart.
@@ -138,12 +119,6 @@ impl ModelShard {
     #[must_use]
     pub fn bits(&self) -> u8 {
         self.bits.load(Ordering::Relaxed)
-    }
-
-    /// Reservations whose lease ran out.
-    #[must_use]
-    pub fn expired_count(&self) -> u64 {
-        self.reservations.expired
     }
 
     /// The number of the last push of a worker.
@@ -197,25 +172,19 @@ impl ModelShard {
         true
     }
 
-    /// Forgets what a worker holds: its connection has ended.
-    pub fn release(&mut self, worker: u16) {
-        self.reservations.release(worker);
-    }
-
     /// Appends the model to `out`, in the precision of the spec, unless the worker has it: `known` is the stamp of
     /// its last pull, and `snapshot` the epoch of its snapshot.
     ///
     /// # Errors
     /// A model that is no longer finite.
     pub fn pull(
-        &mut self,
+        &self,
         worker: u16,
         known: Option<Stamp>,
         snapshot: Option<u64>,
-        now: Instant,
         out: &mut Vec<u8>,
     ) -> Result<PullAnswer, thc_codec::CodecError> {
-        let (answer, version) = self.reserve(worker, known, snapshot, now);
+        let (answer, version) = self.prepare(worker, known, snapshot);
         if let Some(version) = version {
             version.write(out)?;
         }
@@ -223,21 +192,19 @@ impl ModelShard {
     }
 
     /// [`Self::pull`] without the writing, for which the shard is not needed.
-    pub fn reserve(
-        &mut self,
+    pub fn prepare(
+        &self,
         worker: u16,
         known: Option<Stamp>,
         snapshot: Option<u64>,
-        now: Instant,
     ) -> (PullAnswer, Option<Version>) {
         match self.state.phase {
             Phase::Empty => return (PullAnswer::Empty, None),
             Phase::Waiting => return (PullAnswer::Waiting { epoch: self.state.epoch }, None),
             Phase::Running => {}
         }
-        self.reservations.expire(now);
         let stamp = self.stamp();
-        let answer = if known == Some(stamp) {
+        if known == Some(stamp) {
             (PullAnswer::Unchanged(stamp), None)
         } else if stamp.step == 0
             && self.spec.snapshots()
@@ -247,9 +214,7 @@ impl ModelShard {
             (PullAnswer::Snapshot(stamp), None)
         } else {
             (PullAnswer::Running(stamp), Some(self.version(worker)))
-        };
-        self.reservations.add(worker, stamp.version, now);
-        answer
+        }
     }
 
     /// Step 7 of Algorithm 1. The same worker gets the same rounding of the same version.
@@ -281,7 +246,7 @@ impl ModelShard {
     }
 
     /// Takes the gradient `zeta` of a worker.
-    pub fn push(&mut self, worker: u16, head: &PushHead, zeta: &[f32], now: Instant) -> Applied {
+    pub fn push(&mut self, worker: u16, head: &PushHead, zeta: &[f32]) -> Applied {
         if head.sequence <= self.sequence(worker) {
             return Applied::Repeated;
         }
@@ -297,20 +262,12 @@ impl ModelShard {
         let Some(delay) = stamp.version.checked_sub(head.stamp.version) else {
             return Applied::Refused(Reason::Future);
         };
-        if let Some(limit) = self.spec.delay.map(u64::from) {
-            self.reservations.expire(now);
-            if delay > limit {
-                return Applied::Refused(Reason::Late);
-            }
-            if let Some(until) = self.reservations.wait(worker, head.stamp.version, stamp.version + 1, limit)
-            {
-                return Applied::Wait(until);
-            }
+        if self.spec.delay.is_some_and(|limit| delay > limit.into()) {
+            return Applied::Refused(Reason::Late);
         }
         if !self.advance(zeta, head.scale) {
             return Applied::Refused(Reason::Range);
         }
-        self.reservations.redeem(worker, head.stamp.version);
         self.state.sequences.insert(worker, head.sequence);
         self.longest = self.longest.max(delay);
         let ended = self.spec.epoch.is_some_and(|m| self.state.step >= u64::from(m.get()));
@@ -349,10 +306,6 @@ impl ModelShard {
         *snapshot = Arc::clone(if self.spec.accelerated { mean } else { x });
         self.state.epoch += 1;
         self.begin_epoch();
-        if self.spec.corrected {
-            // What is under way belongs to the epoch that has ended.
-            self.reservations.clear();
-        }
     }
 }
 

@@ -54,12 +54,10 @@ pub fn free_address() -> SocketAddr {
 }
 
 /// What an administrator's command prints, and its status.
-pub fn administer(servers: &[SocketAddr], arguments: &[&str]) -> (Option<i32>, String) {
+pub fn administer(server: SocketAddr, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thc-model"));
     command.args(arguments).env("THC_MODEL_SECRET", SECRET).env("RUST_LOG", "error");
-    for server in servers {
-        command.args(["--server", &server.to_string()]);
-    }
+    command.args(["--server", &server.to_string()]);
     let out = command.output().unwrap();
     let text = [out.stdout, out.stderr].concat();
     (out.status.code(), String::from_utf8(text).unwrap())

@@ -22,9 +22,9 @@ pub fn server(state: Option<&Path>) -> ModelServer {
     ModelServer::start(server_config(state)).unwrap()
 }
 
-pub fn config(servers: &[ModelServer], worker: u16) -> ClientConfig {
+pub fn config(server: &ModelServer, worker: u16) -> ClientConfig {
     ClientConfig {
-        servers: servers.iter().map(|server| server.local().to_string()).collect(),
+        server: server.local().to_string(),
         secret: SECRET.into(),
         worker,
         timeout: Duration::from_secs(60),
@@ -32,6 +32,6 @@ pub fn config(servers: &[ModelServer], worker: u16) -> ClientConfig {
     }
 }
 
-pub fn client(servers: &[ModelServer], worker: u16, model: &str, spec: Spec) -> Client {
-    Client::open(config(servers, worker), model, spec).unwrap()
+pub fn client(server: &ModelServer, worker: u16, model: &str, spec: Spec) -> Client {
+    Client::open(config(server, worker), model, spec).unwrap()
 }

@@ -34,7 +34,7 @@ impl Addresses {
 impl fmt::Display for Addresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Addresses { listen, metrics } = self;
-        writeln!(f, "watch it: thc-controller --controller {listen} counters {JOB}")?;
+        writeln!(f, "watch it: thc-controller --controller {listen} diagnose {JOB}")?;
         write!(f, "  metrics for Prometheus: http://{metrics}/metrics")
     }
 }
@@ -88,7 +88,7 @@ mod tests {
         let found = ready("ready 127.0.0.1:82").unwrap();
         assert_eq!(found.url(), "thc://127.0.0.1:82/demo");
         let text = found.to_string();
-        for has in ["http://127.0.0.1:81/metrics", "--controller 127.0.0.1:82 counters demo"] {
+        for has in ["http://127.0.0.1:81/metrics", "--controller 127.0.0.1:82 diagnose demo"] {
             assert!(text.contains(has), "{text}");
         }
     }

@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 pub enum Aggregator {
     /// A parameter server (thc-ps) at sockets of the loopback interface
     Ps,
-    /// A parameter server whose job thc-controller creates; shows how to watch the run by its counters and metrics
+    /// A parameter server whose job thc-controller creates; shows how to watch the run by diagnosis and metrics
     Controller,
     /// No dedicated server: each worker's process serves a share of the slots, as by default with PyTorch on several hosts
     Shares,

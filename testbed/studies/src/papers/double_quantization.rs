@@ -178,7 +178,7 @@ impl Training<'_> {
             ..Spec::asylpg(d as u64, RATE, pushes)
         };
         let config = ClientConfig {
-            servers: vec![self.server.clone()],
+            server: self.server.clone(),
             secret: SECRET.into(),
             worker,
             seed: self.seed,

@@ -6,12 +6,10 @@ use text::{description, list_text};
 
 use super::connection::Connection;
 use super::terminal::{Failure, ask, print, print_json};
-use clap::{Arg, Args, Subcommand, ValueEnum};
+use clap::{Arg, Args, Subcommand};
 use serde_json::Value;
-use std::time::{Duration, Instant};
 use thc_control_proto::v1::{CreateJobRequest, DeleteJobRequest, GetJobRequest, Job, ListJobsRequest};
 use thc_controller::JobSection;
-use tonic::Code;
 
 const CREATE: &str = "\
 Examples:
@@ -28,16 +26,7 @@ Examples:
   With number and secret, workers can join without asking the controller:
     THC_COOKIE=0x1234abcd thc-controller job create fixed --workers 2 --number 7";
 
-const WAIT: &str = "\
-Example:
-    thc-controller job wait train --for idle && thc-controller job delete train
-
-Exit status: 0 the job is in that state; 1 it did not reach the state within --timeout.";
-
-/// How often it is looked.
-const LOOK: Duration = Duration::from_millis(250);
-
-/// What can be done with jobs.
+/// The commands about jobs.
 #[derive(Subcommand, Debug)]
 pub enum JobCommand {
     /// Create a job on all its targets, or on none
@@ -49,19 +38,16 @@ pub enum JobCommand {
     Show(NameFlags),
     /// End a job's session and remove the job from its targets
     Delete(DeleteFlags),
-    /// Wait until a job is in a given state
-    #[command(after_help = WAIT)]
-    Wait(WaitFlags),
 }
 
-/// A job that is there.
+/// Arguments of `job show`.
 #[derive(Args, Debug)]
 pub struct NameFlags {
     /// The job's name
     name: String,
 }
 
-/// A job that goes.
+/// Arguments of `job delete`.
 #[derive(Args, Debug)]
 pub struct DeleteFlags {
     /// The job's name
@@ -69,41 +55,6 @@ pub struct DeleteFlags {
     /// Do not ask for confirmation, even if its session runs
     #[arg(long, short)]
     yes: bool,
-}
-
-/// What is waited for.
-#[derive(Args, Debug)]
-pub struct WaitFlags {
-    /// The job's name
-    name: String,
-    /// The state to wait for
-    #[arg(long = "for", value_enum, default_value = "running")]
-    state: Awaited,
-    /// How long to wait
-    #[arg(long, value_name = "TIME", default_value = "10m")]
-    timeout: humantime::Duration,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Awaited {
-    /// A session of the job runs
-    Running,
-    /// The job exists, and no session of it runs
-    Idle,
-    /// The job no longer exists
-    Deleted,
-}
-
-impl Awaited {
-    /// Whether a job that is there is so.
-    fn matches(self, job: &Job) -> bool {
-        let runs = job.places.iter().any(|place| place.running);
-        match self {
-            Awaited::Running => runs,
-            Awaited::Idle => !runs,
-            Awaited::Deleted => false,
-        }
-    }
 }
 
 /// A flag of `job create`: says which go together, and hides those that a controller does not use.
@@ -149,30 +100,7 @@ fn show(job: Job, json: bool) -> Result<(), Failure> {
     if json { print_json(&json_of_job(&job)?) } else { print(&description(&job)) }
 }
 
-async fn wait(flags: &WaitFlags, connection: Connection) -> Result<(), Failure> {
-    let began = Instant::now();
-    loop {
-        let asked = GetJobRequest { name: flags.name.clone() };
-        let so = match connection.client().get_job(asked).await {
-            Ok(job) => flags.state.matches(job.get_ref()),
-            Err(status) if status.code() == Code::NotFound && matches!(flags.state, Awaited::Deleted) => true,
-            Err(status) => return Err(status.into()),
-        };
-        if so {
-            return Ok(());
-        }
-        if began.elapsed() >= *flags.timeout {
-            let state = format!("{:?}", flags.state).to_lowercase();
-            return Err(Failure::error(format!(
-                "job {} is not {state} after {}: `thc-controller diagnose {}` says why",
-                flags.name, flags.timeout, flags.name
-            )));
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
-/// Does it.
+/// Runs the command.
 pub async fn run(command: JobCommand, connection: Connection, json: bool) -> Result<(), Failure> {
     let mut client = connection.client();
     match command {
@@ -193,7 +121,6 @@ pub async fn run(command: JobCommand, connection: Connection, json: bool) -> Res
         JobCommand::Show(NameFlags { name }) => {
             show(client.get_job(GetJobRequest { name }).await?.into_inner(), json)
         }
-        JobCommand::Wait(flags) => wait(&flags, connection).await,
         JobCommand::Delete(DeleteFlags { name, yes }) => {
             let job = match yes {
                 true => Job::default(),

@@ -7,7 +7,7 @@ use thc_config::{job::PolicyName, values::Fraction};
 use thc_control_proto::v1::{Job, JobPlace};
 use thc_controller::JobSection;
 
-/// What a job does on a target.
+/// The state of a job on a target.
 fn state(place: &JobPlace) -> &'static str {
     match (place.connected, place.running) {
         (false, _) => "away",
