@@ -42,7 +42,7 @@ impl Group {
             timeout: config.timeout,
             patience: config.patience,
             min_rto: config.min_rto,
-            seed: config.seed,
+            seed: config.rounding_seed(),
             threads: config.threads,
         };
         let capacity = io.recv_capacity(MAX_PACKET);

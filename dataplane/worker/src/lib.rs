@@ -39,7 +39,7 @@ mod seat;
 mod stats;
 
 pub use call::{Call, Plan, Span};
-pub use config::GroupConfig;
+pub use config::{GroupConfig, Rounding};
 pub use controller::Controller;
 #[cfg(feature = "controller")]
 pub use controller::ControllerUrl;

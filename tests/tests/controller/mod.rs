@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod certificates;
+mod own_table;
 mod site;
 
+use own_table::own_table;
 use site::{Kind, Site};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -31,9 +33,14 @@ fn reference(coordinates: usize) -> Vec<u8> {
 
 /// With these further tables and flags of workers.
 fn reference_of(coordinates: usize, tables: &[&str], more: &[&str]) -> Vec<u8> {
-    let dir = tempfile::tempdir().unwrap();
     let tables: Vec<&str> = tables.iter().flat_map(|table| ["--tables", table]).collect();
-    let ps = Ps::start(2, &tables);
+    reference_with(coordinates, &tables, more)
+}
+
+/// With these flags of the server and of workers.
+fn reference_with(coordinates: usize, flags: &[&str], more: &[&str]) -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    let ps = Ps::start(2, flags);
     let (inputs, workers): (Vec<_>, Vec<_>) = (0u8..2)
         .map(|number| {
             let input = dir.path().join(format!("{number}.f32"));
@@ -349,6 +356,7 @@ on_each_aggregator!(
     life_cycle,
     tables_and_room,
     several_tables,
+    own_table,
     target_restarts,
     controller_restarts,
     controller_is_killed,

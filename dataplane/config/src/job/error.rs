@@ -162,7 +162,7 @@ pub enum ConfigError {
     Job(#[from] JobConfigError),
     /// Two different tables under one id.
     #[error(
-        "jobs {first} and {second} have different lookup tables under the same id {table}: give one of them a key table with another number from 1 to 255"
+        "jobs {first} and {second} have different lookup tables under the same id {table}: give one of them a key table_id with another number from 1 to 255"
     )]
     SameTable {
         /// A job.

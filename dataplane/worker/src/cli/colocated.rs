@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::time::Duration;
-use thc_ps::{JobOptions, Server, ServerConfig, ServerOptions};
+use thc_ps::{JobOptions, Method, Server, ServerConfig, ServerOptions};
 use thc_worker::GroupConfig;
 
 /// How long the share stays for workers that have not left yet.
@@ -10,7 +10,7 @@ const LINGER: Duration = Duration::from_secs(10);
 
 /// The checked configuration of a worker's share; `None` if there are fewer shares than its number. `at` has
 /// the addresses of all shares, one beside each of the first workers; `lane` is the width of their sums in
-/// bits, if not the default.
+/// bits and `method` the job's, if not the default.
 ///
 /// # Errors
 /// A line that says what is wrong.
@@ -18,7 +18,7 @@ pub fn plan(
     group: &GroupConfig,
     at: &[SocketAddr],
     workers: u8,
-    lane: Option<u8>,
+    (lane, method): (Option<u8>, Option<Method>),
 ) -> Result<Option<ServerConfig>, String> {
     let share = usize::from(group.worker);
     let options = ServerOptions {
@@ -29,6 +29,7 @@ pub fn plan(
             cookie: Some(u64::from(group.cookie).into()),
             workers: Some(workers.into()),
             lane: lane.map(Into::into),
+            method,
             ..JobOptions::default()
         }],
         ..ServerOptions::default()

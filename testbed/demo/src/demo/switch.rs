@@ -110,12 +110,12 @@ impl Site {
             text += &format!("[[target.station]]\nmac = \"{}\"\nport = {port}\n", host.mac);
         }
         text += &format!(
-            "[[job]]\nname = \"{JOB}\"\njob = {}\ncookie = \"{:#x}\"\nworkers = {}\nbits = {}\nseed = \"{:#x}\"\n\
+            "[[job]]\nname = \"{JOB}\"\njob = {}\ncookie = \"{:#x}\"\nworkers = {}\n{}seed = \"{:#x}\"\n\
              data_slots = {SLOTS}\n",
             server::JOB,
             job.cookie,
             job.workers,
-            job.bits,
+            job.keys(),
             job.seed,
         );
         let file = write("thc-controller.toml", text.as_bytes())?;

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use thc_protocol::MAX_WORKERS;
 use thc_ps::ServerConfig;
 use thc_transport::{Backend, FaultRates, LossyConfig};
-use thc_worker::{Controller, ControllerUrl, GroupConfig};
+use thc_worker::{Controller, ControllerUrl, GroupConfig, Rounding};
 
 impl Keys {
     /// The group to join; `worker` and `cookie` are checked already, and whether `io` is built in.
@@ -51,7 +51,11 @@ impl Keys {
             timeout: time("timeout", self.timeout.as_deref(), defaults.timeout)?,
             patience: time("patience", self.patience.as_deref(), defaults.patience)?,
             min_rto: time("min_rto", self.min_rto.as_deref(), defaults.min_rto)?,
-            seed: self.seed,
+            rounding: match (self.seed, self.method.unwrap_or_default().fixes_workers()) {
+                (Some(seed), _) => Rounding::Seed(seed),
+                (None, true) => Rounding::Independent,
+                (None, false) => Rounding::Stratified,
+            },
             threads: match self.threads.unwrap_or(defaults.threads) {
                 0 => return Err("threads is 0: give at least 1".into()),
                 threads if threads > MOST_THREADS => {
@@ -99,7 +103,7 @@ impl Keys {
         if group.worker >= workers {
             return Err(format!("worker is {}: the job's workers are 0 to {}", group.worker, workers - 1));
         }
-        colocated::plan(group, &at, workers, self.lane)
+        colocated::plan(group, &at, workers, (self.lane, self.method))
     }
 
     /// The controller, if `ps` names one.

@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use thc_config::job::Method;
 use thc_config::values::Secret;
 use thc_transport::{DpdkOptions, IoName};
 
@@ -36,6 +37,9 @@ pub(super) struct Keys {
     /// the table is coarser [default: as many as the sums of the best table for 8 bits need]
     #[arg(long, value_name = "BITS", help_heading = "Group")]
     pub(super) lane: Option<u8>,
+    /// The job's method: thc-paper is THC as published, keeps error feedback and rounds independently of other workers
+    #[arg(long, value_name = "METHOD", env = "THC_METHOD", help_heading = "Group")]
+    pub(super) method: Option<Method>,
     /// PEM file with the authority of the controller's certificate, for thcs://
     #[arg(long, value_name = "FILE", env = "THC_CONTROLLER_CA", help_heading = "Group")]
     pub(super) controller_ca: Option<PathBuf>,
