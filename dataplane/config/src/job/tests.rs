@@ -213,7 +213,7 @@ fn a_method_fixes_its_keys() {
     assert_eq!(Method::ThcPaper.check(welcome.tables.first(), welcome.block), Ok(()));
     assert_eq!(Method::Default.check(welcome.tables.first(), 10), Ok(()));
     for (keys, says) in [
-        ("block = 20", "method is thc-paper, which has granularity = 30, and the job has 63"),
+        ("block = 20", "method is thc-paper, which has granularity = 30, and the job has 61"),
         ("granularity = 30\nfraction = '1/32'", "has block = 20, and the job has 13"),
     ] {
         let (other, _) = of(keys).unwrap();
