@@ -90,12 +90,12 @@ fn referenced(reference: &str) -> f64 {
     found.into_iter().reduce(pick).unwrap_or_else(|| panic!("{reference}: no such number"))
 }
 
-/// Every decimal number in a column "ours" is followed by its reference, and is that number rounded.
+/// Every decimal number in a column "ours", or of what the default gains, is followed by its reference, and is that number rounded.
 fn check(page: &str) -> Result<usize, String> {
     let (mut checked, mut column) = (0, None);
     for line in page.lines() {
         let cells: Vec<&str> = line.split('|').collect();
-        if let Some(at) = cells.iter().position(|cell| cell.trim() == "ours") {
+        if let Some(at) = cells.iter().position(|cell| matches!(cell.trim(), "ours" | "what the default gains")) {
             column = Some(at);
         } else if !line.starts_with('|') {
             column = None;
