@@ -105,13 +105,7 @@ impl Training {
         let (n, m) = (BLOCKS.len(), self.workers);
         let worker = |number: usize| {
             let mut rng = ChaCha8Rng::seed_from_u64(self.seed << 16 ^ number as u64);
-            TrainingWorker {
-                iteration: 0,
-                piece: 0,
-                ends: None,
-                scale: self.times.draw(&mut rng),
-                rng,
-            }
+            TrainingWorker { iteration: 0, piece: 0, ends: None, scale: self.times.draw(&mut rng), rng }
         };
         let sender = |number: usize| Sender {
             gradients: vec![Gradient { done: true, ..Gradient::default() }; n],
