@@ -123,14 +123,19 @@ impl Group {
     /// Joins as keys in JSON say: those of `Keys`.
     #[new]
     fn new(py: Python<'_>, keys: &str) -> PyResult<Self> {
-        let config = py.detach(|| Keys::from_json(keys).and_then(Keys::config));
-        let config = config.map_err(|message| errors::config(py, &message))?;
+        let read = py.detach(|| {
+            let keys = Keys::from_json(keys)?;
+            Ok((keys.method.unwrap_or_default(), keys.config()?))
+        });
+        let (method, config) = read.map_err(|message: String| errors::config(py, &message))?;
         let joined = py.detach(|| {
             let group = thc_worker::Group::join(config)?;
             let workers = group.parameters()?.all_workers();
-            Ok((group, workers))
+            let fits = method.check(group.parameters()?.tables.first(), group.block()?);
+            Ok((group, workers, fits))
         });
-        let (group, workers) = joined.map_err(|error: WorkerError| errors::worker(py, &error))?;
+        let (group, workers, fits) = joined.map_err(|error: WorkerError| errors::worker(py, &error))?;
+        fits.map_err(|message| errors::config(py, &message))?;
         Ok(Group {
             inner: RwLock::new(Some(OwnedByProcess::new(Arc::new(group)))),
             workers,

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::time::Duration;
-use thc_ps::Secret;
+use thc_ps::{Method, Secret};
 use thc_transport::{DpdkOptions, IoName};
-use thc_worker::{Controller, ControllerUrl, GroupConfig, Seat, Timeouts};
+use thc_worker::{Controller, ControllerUrl, GroupConfig, Rounding, Seat, Timeouts};
 
 /// The keys of a group, as `thc-worker` has them.
 #[derive(Default, Deserialize)]
@@ -26,6 +26,7 @@ pub struct Keys {
     patience: Option<Time>,
     min_rto: Option<Time>,
     seed: Option<u64>,
+    pub method: Option<Method>,
     threads: Option<usize>,
     recv_buffer: Option<usize>,
     send_buffer: Option<usize>,
@@ -92,7 +93,11 @@ impl Keys {
                 patience: time("patience", self.patience, defaults.timeouts.patience)?,
                 min_rto: time("min_rto", self.min_rto, defaults.timeouts.min_rto)?,
             },
-            seed: self.seed,
+            rounding: match (self.seed, self.method.unwrap_or_default().fixes_workers()) {
+                (Some(seed), _) => Rounding::Seed(seed),
+                (None, true) => Rounding::Independent,
+                (None, false) => Rounding::Stratified,
+            },
             threads: match self.threads.unwrap_or(defaults.threads) {
                 0 => return Err("threads is 0: give at least 1".to_owned()),
                 threads => threads,
@@ -102,6 +107,15 @@ impl Keys {
             faults: faults(self.inject.as_deref(), self.inject_seed.unwrap_or(0))?,
         })
     }
+}
+
+/// What a method of this name fixes of a job, if it fixes anything: bits, granularity, fraction, and log₂ of a block.
+#[pyfunction]
+pub fn method_values(py: Python<'_>, name: &str) -> PyResult<Option<(u8, u16, f64, u8)>> {
+    let method: Result<Method, _> = serde_json::from_value(name.into());
+    let wrong = |_| errors::config(py, &format!("method is {name:?}: write \"default\" or \"thc-paper\""));
+    let values = method.map_err(wrong)?.values();
+    Ok(values.map(|fixed| (fixed.bits, fixed.granularity, fixed.fraction, fixed.block)))
 }
 
 /// Reads the settings of a group from a TOML file: the keys that it has, as JSON.

@@ -35,7 +35,7 @@ mod _native {
     #[pymodule_export]
     use super::group::{Group, Handle, group_metrics};
     #[pymodule_export]
-    use super::keys::read_config;
+    use super::keys::{method_values, read_config};
     #[pymodule_export]
     use super::logs::set_log;
     #[pymodule_export]

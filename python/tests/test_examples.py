@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import needs
@@ -104,3 +105,55 @@ def test_asynchronous_transformer() -> None:
     # All of a hundred characters alike would be 4.6 nats.
     assert losses and losses[-1] < 4.0, said
     assert "the server is killed" in said or "not run: the killed server" in said
+
+
+def _pictures(folder: Path) -> None:
+    """A dark class and a bright one, as ImageNet's folders."""
+    import numpy as np
+    from PIL import Image
+
+    generator = np.random.default_rng(5)
+    for part, count in (("train", 8), ("val", 4)):
+        for name, least in (("bright", 128), ("dark", 0)):
+            (folder / part / name).mkdir(parents=True)
+            for number in range(count):
+                pixels = generator.integers(least, least + 128, (40, 48, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(folder / part / name / f"{number}.png")
+
+
+def _sentences(folder: Path, model: str) -> None:
+    """Lines as those of SST-2, and a small model with its tokenizer as from the hub."""
+    import transformers
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    lines = [f"a {word} film number {number}\t{label}" for number in range(8) for label, word in enumerate(("dull", "fine"))]
+    for name, chosen in (("train.tsv", lines), ("dev.tsv", lines[:8])):
+        (folder / name).write_text("sentence\tlabel\n" + "\n".join(chosen) + "\n")
+    tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.train_from_iterator(lines, trainers.WordLevelTrainer(special_tokens=["<s>", "<pad>", "</s>", "<unk>"]))
+    # As theirs: GPT-2's has no token to pad with.
+    pad: dict[str, Any] = {} if model == "gpt2" else {"pad_token": "<pad>"}
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>", unk_token="<unk>", **pad)
+    fast.save_pretrained(folder / "small")
+    if model == "gpt2":
+        config: Any = transformers.GPT2Config(vocab_size=len(fast), n_embd=64, n_layer=2, n_head=4, n_positions=128)
+    else:
+        sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+        config = transformers.RobertaConfig(vocab_size=len(fast), max_position_embeddings=140, **sizes)
+    transformers.AutoModelForSequenceClassification.from_config(config).save_pretrained(folder / "small")
+
+
+@pytest.mark.parametrize("model", ["vgg16", "resnet50", "gpt2", "roberta"])
+def test_recipes(model: str, tmp_path: Path) -> None:
+    needs("transformers", "PIL")
+    words = ["--data", str(tmp_path), "--batch", "4", "--method", "thc-paper"]
+    if model in ("vgg16", "resnet50"):
+        _pictures(tmp_path)
+        said = torchrun("recipes", model, *words, "--size", "32", "--steps", "2", "--rate", "0.001")
+        assert "2 steps; " in said
+    else:
+        _sentences(tmp_path, model)
+        said = torchrun("recipes", model, *words, "--pretrained", str(tmp_path / "small"), "--epochs", "20", "--rate", "2e-3")
+        assert "40 steps; " in said and result(said)[1] > 90
+    assert result(said)[0] < 10 and saved_percent(said) > 70

@@ -32,7 +32,7 @@ def on_all(groups, work):
 
 @pytest.fixture
 def groups():
-    tables = ["bits=1,lane=4", "bits=2", "bits=3,lane=16", "bits=8,table=200"]
+    tables = ["bits=1,lane=4", "bits=2", "bits=3,lane=16", "bits=8,table_id=200"]
     with thc.Server(WORKERS, 77, tables=tables) as server:
         groups = [None] * WORKERS
         joined = on_all(groups, lambda i, _: thc.Group(server.address, 1, i, 77))

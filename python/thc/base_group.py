@@ -69,6 +69,8 @@ class BaseGroup(abc.ABC):
     ps: str
     """What adds up."""
     job_number: int
+    method: str = "default"
+    """``"thc-paper"`` if calls keep error feedback and this worker rounds independently of others, as in the paper."""
     training: Training
     """What the steps of models were made of whose gradients this group averages, as hooks of :mod:`thc.torch` measure it."""
     nmse: dict[str, float]

@@ -14,7 +14,7 @@ __all__ = ["fill_worker", "is_configured", "keys", "number", "threads", "world_s
 
 _NUMBERS = ("job", "worker", "seed", "threads", "recv_buffer", "send_buffer", "inject_seed")
 _TIMES = ("join_timeout", "timeout", "patience", "min_rto")
-_TEXTS = ("ps", "cookie", "bind", "inject", "io", "controller_ca", "controller_cert", "controller_key")
+_TEXTS = ("ps", "cookie", "method", "bind", "inject", "io", "controller_ca", "controller_cert", "controller_key")
 
 
 def _integer(name: str, text: str) -> int:

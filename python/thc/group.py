@@ -55,6 +55,8 @@ class Group(BaseGroup):
     - ``workers``: how many workers the job must have; another number is an error before anybody is waited for.
     - ``seed``: of this worker's rounding, which is then independent of the others'; by default from the job's seed and the worker's number,
       so that runs repeat bit for bit and errors of workers cancel (half of the mean's variance, docs/protocol.md, P31).
+    - ``method``: ``"thc-paper"`` joins a job of that method and works as published: rounding is independent of the other workers', and compressed
+      calls must give a key of ``feedback``.
     - ``threads``: threads that compute, the caller's among them; by default one less than the process has
       cores, at least 1. Where torchrun has started several ranks on a host (``LOCAL_WORLD_SIZE``), they divide the cores among them.
 
@@ -70,6 +72,7 @@ class Group(BaseGroup):
         *,
         workers: int | None = None,
         seed: int | None = None,
+        method: str | None = None,
         threads: int | None = None,
         join: Join = Join(),
     ) -> None:
@@ -78,7 +81,7 @@ class Group(BaseGroup):
         own = join.own_server()
         if own:
             raise ConfigError(f"{', '.join(own)}: these are options of a server that the workers run themselves: thc.Group.local takes them")
-        place = {"ps": ps, "job": job, "worker": worker, "cookie": cookie, "workers": workers, "seed": seed}
+        place = {"ps": ps, "job": job, "worker": worker, "cookie": cookie, "workers": workers, "seed": seed, "method": method}
         keys = {**join.given(), **{key: value for key, value in place.items() if value is not None}}
         keys.pop("rails", None)
         if "ps" not in keys:
@@ -98,6 +101,7 @@ class Group(BaseGroup):
         threads = environment.threads() if threads is None else threads
         self._native = _native.Group(json.dumps({**keys, **({} if threads is None else {"threads": threads})}, default=os.fspath))
         self.ps: str = keys["ps"]
+        self.method = method or "default"
         told = self._native.parameters()
         self.job_number: int = told["job"]
         self.worker: int = told["worker"]
@@ -129,7 +133,7 @@ class Group(BaseGroup):
     @classmethod
     def _of(cls, keys: dict[str, Any], place: Mapping[str, Any]) -> Group:
         """Joins by keys of a file and of the environment."""
-        found: dict[str, Any] = {**{key: keys.pop(key) for key in ("worker", "seed", "threads") if key in keys}, **place}
+        found: dict[str, Any] = {**{key: keys.pop(key) for key in ("worker", "seed", "threads", "method") if key in keys}, **place}
         environment.fill_worker(found, keys["ps"])
         return cls(join=Join(**keys), **found)
 
@@ -142,6 +146,7 @@ class Group(BaseGroup):
         store: rendezvous.Store | rendezvous.Gather | None = None,
         join: Join = Join(),
         seed: int | None = None,
+        method: str | None = None,
         threads: int | None = None,
     ) -> Group:
         """Joins a group whose parameter server the ranks run themselves, on threads of their processes.
@@ -155,7 +160,7 @@ class Group(BaseGroup):
           the others are; on the UDP port of the number ``MASTER_PORT`` (the next one for each
           further group of the process), with a cookie made of these and torchrun's run id.
 
-        ``seed`` and ``threads`` are as for :class:`Group`. Closing the group stops the server once all have left.
+        ``seed``, ``method`` and ``threads`` are as for :class:`Group`; the job gets the method, too. Closing the group stops the server once all have left.
         """
         if join.io == "dpdk" and join.address is None:
             raise ConfigError(
@@ -166,11 +171,13 @@ class Group(BaseGroup):
         world_size = environment.number("WORLD_SIZE", world_size, 1)
         if not 0 <= rank < world_size <= 64:
             raise ConfigError(f"rank {rank} of {world_size}: ranks are 0 to world_size - 1, at most 64")
+        if method is not None:
+            join = replace(join, server={**(join.server or {}), "method": method})
         meeting = rendezvous.meet(rank, world_size, store, join)
         try:
             found: dict[str, Any] = {} if join.address or store is None else {**bind_option(meeting.ps, join.given())}
             found |= {**dict.fromkeys(OWN_SERVER), "ps": meeting.ps, "job": meeting.job, "cookie": meeting.cookie}
-            group = cls(worker=rank, seed=seed, threads=threads, join=replace(join, **found))
+            group = cls(worker=rank, seed=seed, method=method, threads=threads, join=replace(join, **found))
         except BaseException:
             if meeting.server is not None:
                 meeting.server.close()
@@ -219,7 +226,7 @@ class Group(BaseGroup):
         """
         data = as_f32(array)
         spans = None if plan is None else spans_of(plan)
-        self._native.call(data, mode=mode, plan=spans, feedback=feedback_key(feedback))
+        self._native.call(data, mode=mode, plan=spans, feedback=self._key(mode, feedback, plan))
         if data is not array:
             array[...] = data
         return array
@@ -235,8 +242,15 @@ class Group(BaseGroup):
         order. The handle's ``wait`` writes the mean into the array."""
         data = as_f32(array)
         spans = None if plan is None else spans_of(plan)
-        native = self._native.call(data, mode=mode, plan=spans, feedback=feedback_key(feedback), wait=False)
+        native = self._native.call(data, mode=mode, plan=spans, feedback=self._key(mode, feedback, plan), wait=False)
         return Handle(native, array, data)
+
+    def _key(self, mode: str, feedback: int | str | None, plan: Plan | None) -> int | None:
+        """The key of a call's error feedback, which the method may demand."""
+        compresses = mode == "compressed" if plan is None else any(choice != "raw" for _, choice in plan)
+        if feedback is None and compresses and self.method != "default":
+            raise ConfigError(f"feedback is missing, and method = {self.method!r} keeps error feedback: give a key, the same for the same tensor")
+        return feedback_key(feedback)
 
     def stats(self) -> Stats:
         """Totals since the group was joined."""

@@ -21,6 +21,10 @@ class JobOptions(TypedDict, total=False):
     """Workers of each rack, such as 8,8, or 7/8,7/8 for a quorum of 7 in each; the same at the root and at every
     rack. Without --rack this server is the root"""
 
+    method: str | None
+    """Named values for the keys below: thc-paper is THC as published, and fixes bits, granularity, fraction and
+    block; its workers are given the same method: default or thc-paper"""
+
     bits: int | None
     """Bit budget b: bits per coordinate sent up, 1 to 4 or 8 [default: 4]"""
 
@@ -30,7 +34,11 @@ class JobOptions(TypedDict, total=False):
     fraction: float | str | None
     """Share p of the coordinates that is truncated, such as 1/32 [default: the best for the number of workers]"""
 
-    table: int | None
+    table: Sequence[int] | None
+    """A lookup table of your own: 2, 4, 8 or 16 values, such as 0,3,5,9, which increase from 0 to the granularity;
+    fraction may be given [default: the best for bits, granularity and fraction]"""
+
+    table_id: int | None
     """Number of the lookup table on the wire, 1 to 255 [default: derived from the job's number]"""
 
     lane: int | None
@@ -39,7 +47,7 @@ class JobOptions(TypedDict, total=False):
 
     tables: Sequence[str] | None
     """A further lookup table that workers may choose for a tensor, such as bits=2 or
-    bits=2,lane=4,granularity=5,fraction=1/32, with its number as table=7; may be repeated"""
+    bits=2,lane=4,granularity=5,fraction=1/32, with its number as table_id=7; may be repeated"""
 
     slots: int | None
     """Slots for coordinates; workers may have half as many packets in flight [default: 1024; under a controller 256

@@ -58,7 +58,8 @@ def meet(rank: int, world_size: int, store: Store | Gather | None, join: Join) -
     options: dict[str, Any] = {**(join.server or {})}
     job, port, colocated = join.job or int(options.get("job", 1)), join.port, join.colocated
     cookie = os.environ.get("THC_COOKIE") if join.cookie is None else join.cookie
-    if "lane" not in options and world_size * 15 > 255:
+    fixed = _native.method_values(options.get("method") or "default")
+    if "lane" not in options and world_size * (fixed[1] if fixed else 15) > 255:
         # More workers than lanes of 8 bits can add up.
         options = {**options, "lane": 16}
     address = join.address or os.environ.get("THC_ADDRESS")

@@ -352,7 +352,7 @@ fn a_granularity_that_overflows_the_lane_is_refused() {
 #[test]
 fn a_plan_says_as_what_a_tensor_travels() {
     let dir = tempfile::tempdir().unwrap();
-    let ps = Ps::start(2, &["--tables", "bits=2,table=7"]);
+    let ps = Ps::start(2, &["--tables", "bits=2,table_id=7"]);
     let inputs = inputs(dir.path(), &[100_000, 100_000]);
     let up = |plan: &str| {
         let ends = all_reduce(&ps, &inputs, &["--plan", plan]);

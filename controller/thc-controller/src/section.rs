@@ -90,8 +90,12 @@ impl JobSection {
             let mend = "the first table adds in lanes of 8 bits, or of 16 for many workers; give one of these, or leave it out";
             return Err(value(&key("lane"), lane, mend));
         }
-        if let Some(number) = tables.iter().find_map(|table| table.table) {
-            return Err(value(&key("tables: table"), number, "the controller numbers tables; leave it out"));
+        if let Some(number) = tables.iter().find_map(|table| table.table_id) {
+            return Err(value(
+                &key("tables: table_id"),
+                number,
+                "the controller numbers tables; leave it out",
+            ));
         }
         let parts =
             [self.rack.is_some(), self.root.is_some(), self.root_mac.is_some(), self.options.racks.is_some()];

@@ -106,7 +106,7 @@ impl JobSpec {
             return Err(Status::invalid_argument(text));
         }
         // The store numbers tables.
-        options.table = None;
+        options.table_id = None;
         options.job = options.job.or(Some(number.into()));
         options.cookie = options.cookie.take().or_else(|| Some(u64::from(cookie::random().max(1)).into()));
         let data_slots = shared.map_or(DATA_SLOTS, ShareServers::data_slots);
@@ -201,7 +201,10 @@ impl JobSpec {
 fn fill(asked: JobOptions, setup: &JobSetup, without_racks: bool) -> JobOptions {
     let JobSetup { config, welcome, .. } = setup;
     let &Table { bits, granularity, fraction, .. } = welcome.tables.first();
-    let further: Vec<TableOptions> = welcome.tables[1..].iter().map(table_options).collect();
+    let further = welcome.tables[1..].iter().zip(asked.tables.iter().flatten());
+    let further: Vec<TableOptions> = further
+        .map(|(table, asked)| TableOptions { table: asked.table.clone(), ..table_options(table) })
+        .collect();
     JobOptions {
         job: Some(config.job.0.into()),
         workers: without_racks.then_some(config.workers.into()),

@@ -4,7 +4,7 @@ mod choice;
 mod normal;
 mod solver;
 
-pub use choice::{ChosenTable, choose, choose_complete};
+pub use choice::{ChosenTable, choose, choose_complete, choose_fraction};
 
 use crate::error::CodecError;
 use solver::Solver;
@@ -125,10 +125,7 @@ impl LookupTable {
             granularity: values.last().map_or(0, |v| u16::from(*v)),
             fraction,
             t_p,
-            quantization_error: values
-                .windows(2)
-                .map(|w| solver.cost(usize::from(w[0]), usize::from(w[1])))
-                .sum(),
+            quantization_error: solver.total(&values),
             values,
         }
     }

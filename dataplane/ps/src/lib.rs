@@ -52,8 +52,8 @@ pub use ports::Reserved;
 pub use server::Server;
 pub use stats::{ControlStats, JobStats, NetworkStats, ServerStats, WorkerStats};
 pub use thc_config::job::{
-    ConfigError, JobOptions, JobSetup, Keyword, KeywordKind, PolicyName, RackSize, Section, TableOptions,
-    cookie, merge, set,
+    ConfigError, JobOptions, JobSetup, Keyword, KeywordKind, Method, MethodValues, PolicyName, RackSize,
+    Section, TableOptions, cookie, merge, set,
 };
 pub use thc_config::server::{
     CertificateFiles, DEFAULT_LISTEN, P4RuntimeConfig, P4RuntimeOptions, ServerConfig, ServerOptions,

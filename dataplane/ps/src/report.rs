@@ -55,6 +55,9 @@ fn describe(job: &JobSetup) -> String {
             let _ = write!(text, "best-effort after {}", humantime::format_duration(welcome.deadline));
         }
     }
+    if let Some(nmse) = job.expected_nmse() {
+        let _ = write!(text, ", expected NMSE {nmse:.2e}");
+    }
     text
 }
 

@@ -68,13 +68,35 @@ pub struct GroupConfig {
     pub recv_buffer: usize,
     /// The send buffer to ask the kernel for, in bytes. Default 4 MiB.
     pub send_buffer: usize,
-    /// Seed of this worker's private rounding; `None` derives it from the job's seed and the worker's
-    /// number, so that runs repeat bit for bit.
-    pub seed: Option<u64>,
+    /// How this worker rounds. Default: [`Rounding::Stratified`].
+    pub rounding: Rounding,
     /// Threads that compute, the caller's among them. Default: one less than the process has cores, at least 1.
     pub threads: usize,
     /// Faults to inject into this worker's packets, for tests.
     pub faults: Option<LossyConfig>,
+}
+
+/// How a worker's roundings are related to those of the other workers. With each of them, runs repeat bit for bit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rounding {
+    /// They complement each other (P31), which makes the mean's error smaller. The seed follows from the job's seed.
+    #[default]
+    Stratified,
+    /// Independent of the others', as in the paper (Appendix A.2), with the worker's number as seed.
+    Independent,
+    /// Independent of the others', with this seed, which no other worker of the job may have.
+    Seed(u64),
+}
+
+impl GroupConfig {
+    /// The seed of independent roundings; `None` if they are stratified.
+    pub(crate) fn rounding_seed(&self) -> Option<u64> {
+        match self.rounding {
+            Rounding::Stratified => None,
+            Rounding::Independent => Some(self.seat.worker.into()),
+            Rounding::Seed(seed) => Some(seed),
+        }
+    }
 }
 
 impl Default for GroupConfig {
@@ -88,7 +110,7 @@ impl Default for GroupConfig {
             timeouts: Timeouts::default(),
             recv_buffer: 8 << 20,
             send_buffer: 4 << 20,
-            seed: None,
+            rounding: Rounding::Stratified,
             threads: std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1),
             faults: None,
         }

@@ -38,7 +38,7 @@ mod rendezvous;
 mod stats;
 
 pub use call::{Call, Plan, Span};
-pub use config::{GroupConfig, Seat, Timeouts};
+pub use config::{GroupConfig, Rounding, Seat, Timeouts};
 pub use controller::Controller;
 #[cfg(feature = "controller")]
 pub use controller::ControllerUrl;

@@ -101,6 +101,9 @@ class CollectiveGroup(BaseGroup):
         if (1 << lane) - 1 < self.workers:
             raise errors.ConfigError(f"lanes of {lane} bits do not hold sums of {self.workers} ranks: give a wider lane")
         given: Sequence[Mapping[str, Any]] = compression.tables or [{"bits": compression.bits}]
+        if (fixed := _native.method_values(compression.method)) is not None:
+            given, block = [dict(zip(("bits", "granularity", "fraction"), fixed))], fixed[3]
+        self.method = compression.method
         told = [(each.get("bits"), each.get("lane"), each.get("granularity"), each.get("fraction")) for each in given]
         mine = (lane, repr(told), block)
         self._own: OwnGroups | None = None
@@ -121,7 +124,8 @@ class CollectiveGroup(BaseGroup):
             block=block,
             # That of the first rank is everybody's.
             job_seed=every[0][1],
-            seed=None,
+            # Independent of the others' with a seed of its own.
+            seed=None if fixed is None else self.worker,
             threads=compression.threads or environment.threads() or max(1, available_cores() - 1),
         )
         self._lane, self._block = lane, block

@@ -52,7 +52,7 @@ def check_joining(group: BaseGroup | None, over: str, compression: Compression, 
     if over not in ("server", "process-group"):
         raise ConfigError(f'over is {over!r}: write "server" or "process-group"')
     joining, codec = sorted(join.given()), sorted(compression.server_keys())
-    of_ranks = sorted({"seed", "threads"} & compression.given().keys())
+    of_ranks = sorted({"method", "seed", "threads"} & compression.given().keys())
     if over == "process-group" and (group is not None or joining):
         raise ConfigError(f'{", ".join(joining) or "group"}: over="process-group" has no parameter server and nothing to join: leave it out')
     if over == "server" and group is not None and (joining or codec or of_ranks):
@@ -117,7 +117,8 @@ def _join_server(process_group: Any, compression: Compression, join: Join, furth
         # A rank that is late holds up a collective of the process group as long.
         join = dataclasses.replace(join, patience=time_out(process_group).total_seconds())
     threads = threads_of(process_group)
-    own = {"seed": compression.seed, "threads": compression.threads or told.get("threads") or threads}
+    own: dict[str, Any] = {"seed": compression.seed, "threads": compression.threads or told.get("threads") or threads}
+    own["method"] = None if compression.method == "default" else compression.method
     own = {name: value for name, value in own.items() if value is not None}
     server = {**compression.server_keys(), **(join.server or {})}
     if compression.adapt is not None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from thc import _native
 from thc.base_group import BaseGroup
 from thc.errors import ConfigError
 from thc.join import OptionSet
@@ -29,9 +30,11 @@ _BOUNDS = {"bits": (1, 8), "lane": (4, 16), "block": (10, 20), "threads": (1, No
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Compression(OptionSet):
-    """How gradients are compressed, and when they are not. The first four fields are of a server that the ranks run themselves, and of
-    ``over="process-group"``; a server that is named has its own.
+    """How gradients are compressed, and when they are not. ``bits``, ``lane``, ``block`` and ``tables`` are of a server that the ranks run
+    themselves, and of ``over="process-group"``; a server that is named has its own.
 
+    - ``method``: ``"thc-paper"`` is THC as published and nothing else: error feedback, independent rounding, blocks of 2^20 coordinates, g = 30,
+      p = 1/32, 4 bits. It works with a server that is named if that has the same method ["default"].
     - ``bits``: bits of an index, 1 to 4 or 8 [4; with ``over="process-group"`` as many as the lane has room for].
     - ``lane``: bits of a coordinate's sum on the way, 4 to 16 [8].
     - ``block``: the logarithm to base 2 of the coordinates that are transformed together, 10 to 20 [13].
@@ -46,6 +49,7 @@ class Compression(OptionSet):
     - ``only_if_faster``: compares steps with compression and without, and takes what is faster; a number compares again after as many steps.
     """
 
+    method: str = "default"
     bits: int | None = None
     lane: int | None = None
     block: int | None = None
@@ -66,6 +70,11 @@ class Compression(OptionSet):
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
                 raise ConfigError(f"{name} is {value!r}: give a whole number {f'from {least} to {most}' if most else f'of at least {least}'}")
+        if (fixed := _native.method_values(self.method)) is not None:
+            allowed = {"bits": (None, fixed[0]), "block": (None, fixed[3]), "tables": ((),), "feedback": (None, True), "adapt": (None,)}
+            for name, values in allowed.items():
+                if (value := getattr(self, name)) not in values:
+                    raise ConfigError(f"{name} is {value!r}, and method is {self.method!r}, which fixes it: leave one of them out")
         if self.bits is not None and self.tables:
             raise ConfigError("bits and tables are given: give one of them, tables have bits of their own")
         if self.adapt is not None and not isinstance(self.adapt, Adapt):
@@ -111,8 +120,9 @@ class Options(Compression):
         found = {each.name: getattr(compression, each.name) for each in fields(Compression)}
         if isinstance(group, LoneGroup):
             # There is nothing that could be lost, chosen or compared.
-            found |= {"feedback": False, "adapt": None, "check_accuracy": None, "only_if_faster": False}
+            found |= {"method": "default", "feedback": False, "adapt": None, "check_accuracy": None, "only_if_faster": False}
         if found["feedback"] is None:
-            found["feedback"] = feedback if feedback is not None else compression.adapt is not None or not tells(group)
+            needed = compression.adapt is not None or not tells(group) or {compression.method, group.method} != {"default"}
+            found["feedback"] = needed if feedback is None else feedback
         has_server = not isinstance(group, LoneGroup) and not group.sums_in_lanes
         return cls(**found, fallback=fallback and has_server, **others)

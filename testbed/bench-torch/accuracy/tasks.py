@@ -121,6 +121,11 @@ def _next_byte(model: nn.Module, examples: Examples) -> torch.Tensor:
     return functional.cross_entropy(model(windows[:, :-1]).flatten(0, 1), windows[:, 1:].flatten())
 
 
+def _bytes_right(model: nn.Module, examples: Examples) -> float:
+    (windows,) = examples
+    return float((model(windows[:, :-1]).argmax(2) == windows[:, 1:]).float().mean())
+
+
 @functools.cache
 def _images() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Handwritten digits of 8 by 8 pixels: trained on, held out."""
@@ -192,6 +197,6 @@ def _other_passages() -> Examples:
 
 
 TASKS = {
-    "gpt2": Task("GPT-2 on Python text, AdamW 1e-3", _seeded(Transformer), _next_byte, _passages, _other_passages, _adamw(1e-3), 16, clip=1.0),
+    "gpt2": Task("GPT-2 on Python text, AdamW 1e-3", _seeded(Transformer), _next_byte, _passages, _other_passages, _adamw(1e-3), 16, clip=1.0, accuracy=_bytes_right),
     "resnet": Task("ResNet with BatchNorm on digits, SGD 0.05 with momentum 0.9", _seeded(_resnet), _label, _pictures, _other_pictures, _sgd(0.05), 64, steps=150, accuracy=_right),
 }

@@ -17,7 +17,10 @@ from thc import _native
 from thc.arguments import feedback_key
 from thc.torch.compression.layout import Layout, Segment
 
-BLOCK, BITS, LANE = 13, 4, 8
+LANE = 8
+DEFAULT = (4, None, None), 13
+"""Bits, granularity and fraction of the table, and log2 of a block; the table is chosen for the ranks."""
+PAPER = (4, 30, 1 / 32), 20
 
 
 class Way(Protocol):
@@ -37,13 +40,15 @@ class Exact:
 
 
 class Thc:
-    """The default of :func:`thc.torch.hook`: 4 bits up, sums of 8. ``paper``: blocks go over the borders of parameters, with error feedback, and each
-    rank rounds by a seed of its own."""
+    """The default of :func:`thc.torch.wrap`: 4 bits up, sums of 8. ``paper``: its method "thc-paper", with error feedback, and each rank rounds by a seed of
+    its own."""
 
     def __init__(self, model: torch.nn.Module, ranks: int, *, paper: bool = False, seed: int = 0) -> None:
+        (bits, granularity, fraction), block = PAPER if paper else DEFAULT
+        lane = 16 if ranks * (granularity or 15) > 255 else LANE
         self._codecs = [
             _native.Collective(
-                rank=rank, ranks=ranks, tables=[(BITS, LANE, None, None)], lane=LANE, block=BLOCK, job_seed=1000 + seed,
+                rank=rank, ranks=ranks, tables=[(bits, lane, granularity, fraction)], lane=lane, block=block, job_seed=1000 + seed,
                 seed=rank + 1 if paper else None, threads=1,
             )
             for rank in range(ranks)
@@ -55,7 +60,7 @@ class Thc:
         self._layout = Layout("accuracy", segments)
         self._feedback = feedback_key("accuracy") if paper else None
         table = self._codecs[0].tables()[0]["id"]
-        self._plan = [(self._layout.length, table)] if paper else self._layout.spans(table)
+        self._plan = self._layout.spans(table)
 
     def mean(self, gradients: list[torch.Tensor]) -> torch.Tensor:
         begun = [codec.begin(array.numpy(), self._plan, self._feedback) for codec, array in zip(self._codecs, gradients)]

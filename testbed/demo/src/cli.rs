@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
 use thc_netns::Rate;
-use thc_ps::Fraction;
+use thc_ps::{Fraction, Method};
 
 use crate::demo::plan::{DemoPlan, WorkerPlan};
 use crate::demo::run::Aggregator;
@@ -103,9 +103,12 @@ struct DemoArgs {
     /// Seed of initial parameters and batches
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Bit budget b: information bits per coordinate sent up
-    #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=4))]
-    bits: u8,
+    /// Method of compression; thc-paper is THC as published
+    #[arg(long, value_enum, value_name = "METHOD", default_value_t)]
+    method: Method,
+    /// Bit budget b: information bits per coordinate sent up [default: 4]
+    #[arg(short, long, value_parser = clap::value_parser!(u8).range(1..=4))]
+    bits: Option<u8>,
     /// Aggregator that adds the gradients up; the result is the same
     #[arg(long, value_enum, value_name = "AGGREGATOR", default_value = "ps")]
     aggregator: Aggregator,
@@ -138,6 +141,9 @@ struct TestbedArgs {
     /// Rate of each worker's link, each way
     #[arg(long, value_name = "RATE", default_value = "1gbit")]
     rate: Rate,
+    /// Method of compression of the job; the command has it in THC_METHOD
+    #[arg(long, value_enum, value_name = "METHOD", default_value_t)]
+    method: Method,
     /// Command for sh on every host
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
@@ -303,8 +309,8 @@ fn execute(command: Subcommands) -> Result<()> {
             print(&experiment.run()?, args.json)
         }
         Subcommands::Testbed(args) => {
-            let TestbedArgs { workers, aggregator, rate, command } = args;
-            Testbed { workers, aggregator, rate, command }.run()
+            let TestbedArgs { workers, aggregator, rate, method, command } = args;
+            Testbed { workers, aggregator, rate, method, command }.run()
         }
         Subcommands::Bench(args) => study("bench", &args),
         Subcommands::Papers(args) => study("papers", &args),
@@ -322,6 +328,7 @@ fn execute(command: Subcommands) -> Result<()> {
             };
             let options = run::Options {
                 plan,
+                method: args.method,
                 bits: args.bits,
                 aggregator: args.aggregator,
                 loss: args.loss,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use thc_netns::{Network, Rate};
+use thc_ps::Method;
 
 use crate::demo::processes::{Children, Message};
 use crate::demo::run::{Aggregator, hear, this_program};
@@ -24,6 +25,7 @@ pub struct Testbed {
     pub aggregator: Aggregator,
     /// The rate of each worker's link, each way.
     pub rate: Rate,
+    pub method: Method,
     /// The command for `sh` on every host. `None` opens a shell on the first one.
     pub command: Option<String>,
 }
@@ -65,11 +67,13 @@ impl Testbed {
             signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(Error::Process)?;
         }
         let folder = tempfile::tempdir().map_err(Error::Process)?;
-        let job = Job { workers: self.workers, bits: 4, seed: 1, loss: 0.0, cookie: rand::random() };
+        let Testbed { workers, method, .. } = *self;
+        let job = Job { workers, method, bits: None, seed: 1, loss: 0.0, cookie: rand::random() };
         let mut servers = Children::new(Arc::clone(&interrupted));
         let join = self.start(&hosts, &job, folder.path(), &mut servers)?;
         let on = |worker: u8, command: &mut Command| {
             command.env("THC_PS", &join).env("THC_WORKER", worker.to_string());
+            command.env("THC_METHOD", method.to_string());
             // A controller gives the cookie to the workers itself.
             if !join.starts_with("thc://") {
                 job.hand_cookie(command);

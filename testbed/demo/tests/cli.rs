@@ -116,6 +116,9 @@ fn wrong_arguments_are_one_clear_line_and_status_2() {
         ("demo --workers 0", "--workers"),
         ("demo --steps none", "--steps"),
         ("demo --aggregator abacus", "abacus"),
+        ("demo --method thc", "thc-paper"),
+        ("demo --method thc-paper --bits 4", "--method thc-paper fixes what --bits sets"),
+        ("demo --method thc-paper --no-feedback", "--method thc-paper fixes what --no-feedback sets"),
         ("frob", "frob"),
     ] {
         let output = thc(arguments);

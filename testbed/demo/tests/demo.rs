@@ -47,6 +47,20 @@ fn number(report: &Value, pointer: &str) -> f64 {
     report.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number at {pointer}"))
 }
 
+/// The published method is another one than the default: its table of 31 steps has the larger error.
+#[test]
+fn the_published_method_trains() {
+    let folder = tempfile::tempdir().unwrap();
+    let nmse = |method: &str| {
+        let found = report(folder.path(), &format!("--workers 2 --steps 12 --seed 3 --method {method}"));
+        let (first, last) = (number(&found, "/thc/losses/0"), number(&found, "/thc/final_loss"));
+        assert!(last < 0.8 * first, "{method}: {first} to {last}");
+        number(&found, "/nmse_without_feedback")
+    };
+    let (published, default) = (nmse("thc-paper"), nmse("default"));
+    assert!(published > 1.2 * default, "{published} {default}");
+}
+
 #[test]
 fn a_small_demo_reports_everything() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod certificates;
+mod own_table;
 mod site;
 
+use own_table::own_table;
 use site::{Kind, Site};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -31,9 +33,14 @@ fn reference(coordinates: usize) -> Vec<u8> {
 
 /// With these further tables and flags of workers.
 fn reference_of(coordinates: usize, tables: &[&str], more: &[&str]) -> Vec<u8> {
-    let dir = tempfile::tempdir().unwrap();
     let tables: Vec<&str> = tables.iter().flat_map(|table| ["--tables", table]).collect();
-    let ps = Ps::start(2, &tables);
+    reference_with(coordinates, &tables, more)
+}
+
+/// With these flags of the server and of workers.
+fn reference_with(coordinates: usize, flags: &[&str], more: &[&str]) -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    let ps = Ps::start(2, flags);
     let (inputs, workers): (Vec<_>, Vec<_>) = (0u8..2)
         .map(|number| {
             let input = dir.path().join(format!("{number}.f32"));
@@ -161,7 +168,7 @@ fn several_tables(site: &mut Site) {
 fn target_restarts(site: &mut Site) {
     site.create(&spec("train", 2)).unwrap();
     let workers = site.start_workers(20_000, site.rounds(), &["--timeout", "60s"]);
-    site.wait_until("traffic", |site| (site.counters("train").jobs.first()?.results > 50).then_some(()));
+    site.wait_until("traffic", |site| site.sums("train").iter().any(|&sums| sums > 50).then_some(()));
     site.restart_target(0);
     for end in workers.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(0), "{end:?}\n{}", site.log());
@@ -172,7 +179,7 @@ fn target_restarts(site: &mut Site) {
 fn controller_restarts(site: &mut Site) {
     site.create(&spec("train", 2)).unwrap();
     let workers = site.start_workers(20_000, site.rounds(), &[]);
-    site.wait_until("traffic", |site| (site.counters("train").jobs.first()?.results > 50).then_some(()));
+    site.wait_until("traffic", |site| site.sums("train").iter().any(|&sums| sums > 50).then_some(()));
     site.restart_controller();
     site.wait_until("the job again", |site| site.job("train").ok().filter(|job| job.places[0].connected));
     assert!(site.log().contains("its session of 2 workers goes on"), "{}", site.log());
@@ -346,6 +353,7 @@ on_each_aggregator!(
     life_cycle,
     tables_and_room,
     several_tables,
+    own_table,
     target_restarts,
     controller_restarts,
     controller_is_killed,

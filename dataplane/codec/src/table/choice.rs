@@ -64,7 +64,7 @@ pub fn choose(bits: u8, lane_bits: u8, workers: u32) -> Result<ChosenTable, Code
 fn search(bits: u8, lane_bits: u8, workers: u32) -> Result<ChosenTable, CodecError> {
     let min = u32::from(min_granularity(bits)?);
     let max = largest_granularity(lane_bits, workers)?;
-    let mut search = Search { solver: Solver::new(), edges: (1 << bits) - 1, workers: f64::from(workers) };
+    let mut search = Search::new((1 << bits) - 1, workers);
     let mut best: Option<(u32, Point)> = None;
     let mut previous = None;
     for g in min..=max {
@@ -98,11 +98,30 @@ pub fn choose_complete(lane_bits: u8, workers: u32) -> Result<ChosenTable, Codec
     if g == 0 {
         return Err(CodecError::LaneTooNarrow { bits: 1, lane_bits, workers });
     }
-    let mut search = Search { solver: Solver::new(), edges: g as usize, workers: f64::from(workers) };
+    let mut search = Search::new(g as usize, workers);
     let start = search.coarse(g);
     let near = search.golden(g, start, NEAR, WIDTH);
     let point = search.golden(g, near, WIDTH, FINAL_WIDTH);
     let table = LookupTable::complete(g as u8, point.log.exp())?;
+    Ok(ChosenTable { table, expected_nmse: point.error })
+}
+
+/// The table of these values, which are as [`LookupTable::from_values`] takes them, with the fraction that makes quantization error /
+/// `workers` + truncation error least.
+///
+/// # Errors
+/// [`CodecError::TableValues`], [`CodecError::EmptySum`].
+pub fn choose_fraction(values: &[u8], workers: u32) -> Result<ChosenTable, CodecError> {
+    let checked = LookupTable::from_values(values, 0.5)?;
+    if workers == 0 {
+        return Err(CodecError::EmptySum);
+    }
+    let mut search = Search { values: values.to_vec(), ..Search::new(values.len() - 1, workers) };
+    let g = u32::from(checked.granularity());
+    let start = search.coarse(g);
+    let near = search.golden(g, start, NEAR, WIDTH);
+    let point = search.golden(g, near, WIDTH, FINAL_WIDTH);
+    let table = LookupTable::from_values(values, point.log.exp())?;
     Ok(ChosenTable { table, expected_nmse: point.error })
 }
 
@@ -126,14 +145,23 @@ struct Search {
     solver: Solver,
     edges: usize,
     workers: f64,
+    /// Of a table that is given; empty where the best table of so many edges is meant.
+    values: Vec<u8>,
 }
 
 impl Search {
+    fn new(edges: usize, workers: u32) -> Self {
+        Self { solver: Solver::new(), edges, workers: f64::from(workers), values: Vec::new() }
+    }
+
     fn evaluate(&mut self, g: u32, log: f64) -> Point {
         let t = normal::threshold(log.exp());
         self.solver.grid(g as usize, t);
-        let error = self.solver.least(self.edges) / self.workers + normal::truncation(t);
-        Point { log, error }
+        let rounding = match self.values.as_slice() {
+            [] => self.solver.least(self.edges),
+            values => self.solver.total(values),
+        };
+        Point { log, error: rounding / self.workers + normal::truncation(t) }
     }
 
     /// The best of a grid of log fractions for granularity `g`.
@@ -237,6 +265,26 @@ mod tests {
         assert!(matches!(choose_complete(8, 256), Err(CodecError::LaneTooNarrow { .. })));
         assert!(matches!(choose_complete(3, 2), Err(CodecError::LaneBits { .. })));
         assert!(matches!(choose_complete(8, 0), Err(CodecError::EmptySum)));
+    }
+
+    #[test]
+    fn the_fraction_of_a_given_table_is_the_best_one() {
+        let published = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+        for (values, workers) in [(&[0, 1, 2, 9][..], 3), (published.values(), 4), (&[0, 255], 1)] {
+            let choice = choose_fraction(values, workers).unwrap();
+            assert_eq!(choice.table.values(), values);
+            let error = |table: &LookupTable| {
+                table.quantization_error() / f64::from(workers) + table.truncation_error()
+            };
+            assert!((error(&choice.table) / choice.expected_nmse - 1.0).abs() < 1e-9);
+            for i in 0..200 {
+                let p = (-0.7 - 13.0 * f64::from(i) / 200.0_f64).exp();
+                let other = error(&LookupTable::from_values(values, p).unwrap());
+                assert!(other > choice.expected_nmse * (1.0 - 1e-5), "{values:?} {p}");
+            }
+        }
+        assert!(matches!(choose_fraction(&[1, 2], 2), Err(CodecError::TableValues { .. })));
+        assert!(matches!(choose_fraction(&[0, 2], 0), Err(CodecError::EmptySum)));
     }
 
     #[test]

@@ -91,6 +91,11 @@ impl Solver {
         self.cost[u * (self.g + 1) + v]
     }
 
+    /// The cost of a table: that of the path through its values.
+    pub(crate) fn total(&self, values: &[u8]) -> f64 {
+        values.windows(2).map(|pair| self.cost(usize::from(pair[0]), usize::from(pair[1]))).sum()
+    }
+
     /// Least cost of a path of `edges` edges from 0 to g, 1 ≤ `edges` ≤ g.
     pub(crate) fn least(&mut self, edges: usize) -> f64 {
         let (g, n) = (self.g, self.g + 1);

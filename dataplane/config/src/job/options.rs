@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use thc_protocol::Policy;
 
+use crate::job::method::Method;
 use crate::job::rack_size::RackSize;
 use crate::job::tables::TableOptions;
 
@@ -31,6 +32,10 @@ pub struct JobOptions {
     /// --rack this server is the root
     #[arg(long, value_name = "WORKERS,…", value_delimiter = ',', help_heading = "Job")]
     pub racks: Option<Vec<RackSize>>,
+    /// Named values for the keys below: thc-paper is THC as published, and fixes bits, granularity, fraction and block; its
+    /// workers are given the same method
+    #[arg(long, value_name = "METHOD", help_heading = "Job")]
+    pub method: Option<Method>,
     /// Bit budget b: bits per coordinate sent up, 1 to 4 or 8 [default: 4]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub bits: Option<u64>,
@@ -41,15 +46,19 @@ pub struct JobOptions {
     /// workers]
     #[arg(long, value_name = "FRACTION", help_heading = "Job")]
     pub fraction: Option<Fraction>,
+    /// A lookup table of your own: 2, 4, 8 or 16 values, such as 0,3,5,9, which increase from 0 to the granularity; fraction may be
+    /// given [default: the best for bits, granularity and fraction]
+    #[arg(long, value_name = "VALUE,…", value_delimiter = ',', help_heading = "Job")]
+    pub table: Option<Vec<u64>>,
     /// Number of the lookup table on the wire, 1 to 255 [default: derived from the job's number]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
-    pub table: Option<u64>,
+    pub table_id: Option<u64>,
     /// Bits per summed coordinate sent down, 4 to 16; workers × granularity must fit [default: 8, or 16 with bits = 8;
     /// with shares the fewest, but at least 5 or 9, that workers × granularity fits]
     #[arg(long, value_name = "BITS", help_heading = "Job")]
     pub lane: Option<u64>,
     /// A further lookup table that workers may choose for a tensor, such as bits=2 or
-    /// bits=2,lane=4,granularity=5,fraction=1/32, with its number as table=7; may be repeated
+    /// bits=2,lane=4,granularity=5,fraction=1/32, with its number as table_id=7; may be repeated
     #[arg(long, value_name = "TABLE", help_heading = "Job")]
     pub tables: Option<Vec<TableOptions>>,
     /// Slots for coordinates; workers may have half as many packets in flight [default: 1024; under a controller 256 or

@@ -50,7 +50,8 @@ impl JobSetup {
 pub fn validate_jobs(jobs: &[JobOptions], place: &ServerPlace) -> Result<Vec<JobSetup>, ConfigError> {
     let (mut known, mut setups) = (Known::new(), Vec::<JobSetup>::with_capacity(jobs.len()));
     for (section, job) in jobs.iter().enumerate() {
-        let setup = job.validate_among(section + 1, place, &mut known)?;
+        let named = Section::Nth(section + 1);
+        let setup = job.with_method(named)?.validate_among(named, place, &mut known)?;
         let number = setup.config.job;
         if setups.iter().any(|other| other.config.job == number) {
             let message =
@@ -68,18 +69,18 @@ impl JobOptions {
     /// # Errors
     /// The [`ConfigError`] of the first thing that is wrong.
     pub fn validate(&self, place: &ServerPlace) -> Result<JobSetup, ConfigError> {
-        self.validate_among(1, place, &mut Known::new())
+        self.with_method(Section::Nth(1))?.validate_among(Section::Nth(1), place, &mut Known::new())
     }
 
     /// Checks the job of this section beside jobs whose tables are known.
     fn validate_among(
         &self,
-        section: usize,
+        section: Section,
         place: &ServerPlace,
         known: &mut Known,
     ) -> Result<JobSetup, ConfigError> {
         let &ServerPlace { shards, shares, .. } = place;
-        let section = Section::Nth(section);
+
         let job = self.job.ok_or_else(|| section.missing("job", "give the job a number, 0 to 65535"))?;
         let job = number(section, "job", Some(job), 0, 0..=u64::from(u16::MAX))? as u16;
         let section = Section::Job(job);
@@ -183,9 +184,10 @@ impl JobOptions {
         Ok(deadline)
     }
 
-    fn first_table(&self) -> TableOptions {
+    pub(super) fn first_table(&self) -> TableOptions {
         TableOptions {
-            table: self.table,
+            table_id: self.table_id,
+            table: self.table.clone(),
             bits: self.bits,
             granularity: self.granularity,
             fraction: self.fraction,

@@ -7,7 +7,7 @@ use crate::values::Fraction;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thc_codec::CodecError;
-use thc_codec::table::{LookupTable, MAX_GRANULARITY, choose};
+use thc_codec::table::{LookupTable, MAX_GRANULARITY, choose, choose_fraction};
 use thc_protocol::aggregator::{Lookup, Racks};
 use thc_protocol::wire::{Form, MAX_TABLES, Table};
 use thc_protocol::{Lane, TableId};
@@ -25,7 +25,9 @@ const MAX_TABLE: u64 = 255;
 #[serde(deny_unknown_fields, default)]
 pub struct TableOptions {
     /// Its number.
-    pub table: Option<u64>,
+    pub table_id: Option<u64>,
+    /// Its values, of a table that is not solved for.
+    pub table: Option<Vec<u64>>,
     /// b: 1 to 4, or 8.
     pub bits: Option<u64>,
     /// g.
@@ -39,7 +41,7 @@ pub struct TableOptions {
 impl FromStr for TableOptions {
     type Err = String;
 
-    /// `bits=2` or `bits=2,lane=4,granularity=5,fraction=1/32,table=7`.
+    /// `bits=2` or `bits=2,lane=4,granularity=5,fraction=1/32,table_id=7`.
     fn from_str(text: &str) -> Result<TableOptions, String> {
         let mut table = TableOptions::default();
         for part in text.split(',') {
@@ -81,24 +83,24 @@ impl TableOptions {
                 table.form = narrowest(&table, workers);
             }
             let lookup = Lookup::from(&table);
-            let given = options.table.or((tables.is_empty()).then(|| default_table(job)));
+            let given = options.table_id.or((tables.is_empty()).then(|| default_table(job)));
             let free = |id: &u64| {
                 let id = *id as u8;
                 let other = known.get(&id).is_some_and(|(_, held)| *held != lookup);
-                let explicit = |options: &TableOptions| options.table == Some(id.into());
+                let explicit = |options: &TableOptions| options.table_id == Some(id.into());
                 !other && !tables.iter().any(|table| table.id.0 == id) && !more.iter().any(explicit)
             };
             let id = given.or_else(|| (1..=MAX_TABLE).rev().find(free)).unwrap_or(0);
-            let id = number(section, "table", Some(id), 0, 1..=MAX_TABLE)? as u8;
+            let id = number(section, "table_id", Some(id), 0, 1..=MAX_TABLE)? as u8;
             if tables.iter().any(|table| table.id.0 == id) {
                 let mend = "two of its tables have this number, give each its own from 1 to 255";
-                return Err(section.wrong("table", id, mend));
+                return Err(section.wrong("table_id", id, mend));
             }
             match known.insert(id, (job, lookup)) {
                 Some((first, held)) if held != lookup => {
                     return Err(Section::Server.unsound(format!(
                         "jobs {first} and {job} have different lookup tables under the same id {id}: give one of them a key \
-                         table with another number from 1 to 255"
+                         table_id with another number from 1 to 255"
                     )));
                 }
                 _ => tables.push(Table { id: TableId(id), ..table }),
@@ -108,9 +110,10 @@ impl TableOptions {
     }
 
     /// The table that the options describe, or the best one for `workers` workers. It has no number yet.
-    fn solve(&self, job: u16, workers: u16, racks: Option<&Racks>) -> Result<Table, ConfigError> {
+    pub(super) fn solve(&self, job: u16, workers: u16, racks: Option<&Racks>) -> Result<Table, ConfigError> {
         let section = Section::Job(job);
-        let given = self.bits.unwrap_or(DEFAULT_BITS);
+        let own = self.own_values(section)?;
+        let given = own.as_ref().map_or(self.bits.unwrap_or(DEFAULT_BITS), |own| own.len().ilog2().into());
         // In racks there may be any number of workers.
         let narrow = racks.is_none() || u64::from(workers) * ((1 << given.min(8)) - 1) <= 255;
         let default = if given == 8 || !narrow { 16 } else { 8 };
@@ -126,7 +129,7 @@ impl TableOptions {
         if racks.is_some() && (form.lane() == Lane::Bits4 || form.is_packed()) {
             return Err(section.wrong("lane", lane, "racks need lanes of 8 or 16 bits"));
         }
-        Ok(wire_table(form, &self.lookup(job, workers, racks, bits, form)?))
+        Ok(wire_table(form, &self.lookup(job, workers, racks, bits, form, own.as_deref())?))
     }
 
     fn lookup(
@@ -136,12 +139,22 @@ impl TableOptions {
         racks: Option<&Racks>,
         bits: u8,
         form: Form,
+        own: Option<&[u8]>,
     ) -> Result<LookupTable, ConfigError> {
         let section = Section::Job(job);
         let missing =
             |key| section.missing(key, "give granularity and fraction, or neither to have both chosen");
         let no_table = |cause: CodecError| section.unsound(format!("no lookup table: {cause}"));
-        let wider = if form.sums() < 8 { "lane = 8" } else { "lane = 16" };
+        let wider = wider(form);
+        if let Some(values) = own {
+            let granularity = values.last().map_or(0, |&last| u16::from(last));
+            check_sum(job, workers, granularity, (1 << bits) - 1, form)?;
+            let table = match self.fraction {
+                Some(Fraction(fraction)) => LookupTable::from_values(values, fraction),
+                None => choose_fraction(values, u32::from(workers)).map(|choice| choice.table),
+            };
+            return table.map_err(no_table);
+        }
         let (granularity, Fraction(fraction)) = match (self.granularity, self.fraction) {
             (Some(granularity), Some(fraction)) => (granularity, fraction),
             (Some(_), None) => return Err(missing("fraction")),
@@ -172,21 +185,32 @@ impl TableOptions {
         let least = (1u64 << bits) - 1;
         let granularity =
             number(section, "granularity", Some(granularity), 0, least..=u64::from(MAX_GRANULARITY))? as u16;
-        let (sum, max) = (u32::from(granularity) * u32::from(workers), form.max_sum());
-        if sum > max {
-            let fits = u64::from(max) / u64::from(workers);
-            let mend = if fits >= least {
-                format!("use a granularity of at most {fits}, or {wider}")
-            } else {
-                format!("use {wider}, or fewer bits with a smaller granularity")
-            };
-            return Err(section.unsound(format!(
-                "workers × granularity = {workers} × {granularity} = {sum} does not fit lanes of {} bits, which hold {max}: {mend}",
-                form.sums()
-            )));
-        }
+        check_sum(job, workers, granularity, least, form)?;
         LookupTable::solve(bits, granularity, fraction).map_err(no_table)
     }
+}
+
+/// The next wider lane, as a key.
+fn wider(form: Form) -> &'static str {
+    if form.sums() < 8 { "lane = 8" } else { "lane = 16" }
+}
+
+/// Checks that the sums of all workers fit the lane (P6). `least` is the smallest granularity of a table of these bits.
+fn check_sum(job: u16, workers: u16, granularity: u16, least: u64, form: Form) -> Result<(), ConfigError> {
+    let (sum, max) = (u32::from(granularity) * u32::from(workers), form.max_sum());
+    if sum <= max {
+        return Ok(());
+    }
+    let (fits, wider) = (u64::from(max) / u64::from(workers), wider(form));
+    let mend = if fits >= least {
+        format!("use a granularity of at most {fits}, or {wider}")
+    } else {
+        format!("use {wider}, or fewer bits with a smaller granularity")
+    };
+    Err(Section::Job(job).unsound(format!(
+        "workers × granularity = {workers} × {granularity} = {sum} does not fit lanes of {} bits, which hold {max}: {mend}",
+        form.sums()
+    )))
 }
 
 /// The form with the fewest bits for sums that leaves the lanes as they are (P44).

@@ -48,7 +48,7 @@ fn the_examples_defaults_are_the_defaults() {
         "io",
         "quorum",
         "lane",
-        "table",
+        "table_id",
         "data_slots",
         "norm_slots",
         "block",

@@ -38,6 +38,7 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
     let _endpoint = config.http.map(|at| metrics.serve(at)).transpose()?;
     let group = Group::join(config.group.clone())?;
     let workers = group.parameters()?.all_workers();
+    config.method.check(group.parameters()?.tables.first(), group.block()?).map_err(anyhow::Error::msg)?;
     let (job, worker) = (group.job(), group.worker());
     metrics.set_worker(job, worker);
     match &config.group.controller {

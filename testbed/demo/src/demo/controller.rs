@@ -50,12 +50,12 @@ pub fn arguments(
     let path = folder.join("thc-controller.toml");
     let text = format!(
         "[[target]]\nname = \"ps\"\naddress = \"{p4runtime}\"\nip = \"{}\"\nudp_port = {}\n\
-         [[job]]\nname = \"{JOB}\"\njob = {}\nworkers = {}\nbits = {}\nseed = \"{:#x}\"\ndata_slots = {SLOTS}\n",
+         [[job]]\nname = \"{JOB}\"\njob = {}\nworkers = {}\n{}seed = \"{:#x}\"\ndata_slots = {SLOTS}\n",
         server.ip(),
         server.port(),
         super::server::JOB,
         job.workers,
-        job.bits,
+        job.keys(),
         job.seed,
     );
     std::fs::write(&path, text).map_err(|source| Error::File { path: path.clone(), source })?;
@@ -80,6 +80,7 @@ pub fn ready() -> impl FnMut(&str) -> Option<Addresses> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use thc_ps::Method;
 
     #[test]
     fn it_says_how_to_look() {
@@ -96,7 +97,8 @@ mod tests {
     #[test]
     fn the_configuration_is_for_this_job() {
         let folder = tempfile::tempdir().unwrap();
-        let job = Job { workers: 4, bits: 3, seed: u64::MAX, loss: 0.0, cookie: 7 };
+        let job =
+            Job { workers: 4, method: Method::Default, bits: Some(3), seed: u64::MAX, loss: 0.0, cookie: 7 };
         let at: SocketAddr = "127.0.0.1:5".parse().unwrap();
         let words = arguments(folder.path(), &job, "127.0.0.1:4".parse().unwrap(), at, at.ip()).unwrap();
         let text = std::fs::read_to_string(&words[2]).unwrap();

@@ -64,6 +64,8 @@ pub struct WorkerPlan {
     pub slow: bool,
     /// Whether the worker keeps error feedback for the next step.
     pub feedback: bool,
+    /// Whether the worker rounds independently of the others.
+    pub independent: bool,
 }
 
 #[cfg(test)]

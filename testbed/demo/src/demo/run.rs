@@ -10,7 +10,7 @@ use std::time::Instant;
 use clap::ValueEnum;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use thc_netns::ports;
-use thc_ps::ServerStats;
+use thc_ps::{Method, ServerStats};
 
 use super::curve::final_loss;
 use super::event::{Event, Outcome, Server};
@@ -53,8 +53,10 @@ impl Aggregator {
 pub struct Options {
     /// The training.
     pub plan: DemoPlan,
-    /// Bit budget b of the compression.
-    pub bits: u8,
+    /// The method of compression.
+    pub method: Method,
+    /// Bit budget b of the compression, if it is not the default.
+    pub bits: Option<u8>,
     /// The aggregator.
     pub aggregator: Aggregator,
     /// Share of the packets that the server loses, in each direction.
@@ -68,6 +70,11 @@ pub struct Options {
 impl Options {
     /// Refuses, before any process starts, what this program cannot run.
     fn check(&self) -> Result<()> {
+        let fixed = [("--bits", self.bits.is_some()), ("--no-feedback", !self.feedback)];
+        if let Some((flag, _)) = fixed.iter().find(|(_, given)| *given && self.method.fixes_workers()) {
+            let text = format!("--method {} fixes what {flag} sets: leave one of them out", self.method);
+            return Err(Error::Usage(text));
+        }
         match self.aggregator {
             Aggregator::Dpdk if !cfg!(feature = "dpdk") => Err(Error::Usage(
                 "this program was built without DPDK; run `make demo AGGREGATOR=dpdk`, or build it with --features dpdk, which \
@@ -206,6 +213,7 @@ fn run_compressed(
     let plan = &options.plan;
     let job = Job {
         workers: plan.workers,
+        method: options.method,
         bits: options.bits,
         seed: plan.seed,
         loss: options.loss,
@@ -224,6 +232,7 @@ fn run_compressed(
             link: running.links.as_ref().map(|links| links.link(worker)),
             slow: options.aggregator.is_slow(),
             feedback: options.feedback,
+            independent: options.method.fixes_workers(),
         };
         let order = serde_json::to_string(&order).map_err(Error::Event)?;
         let mut command = trainer("demo-worker")?;

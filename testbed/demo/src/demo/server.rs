@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use thc_ps::{JobOptions, Server, ServerOptions};
+use thc_ps::{JobOptions, Method, Server, ServerOptions};
 use thc_transport::{FaultRates, LossyConfig};
 
 use crate::error::{Error, Result};
@@ -71,8 +71,10 @@ const COOKIE: &str = "THC_COOKIE";
 pub struct Job {
     /// The number of workers.
     pub workers: u8,
-    /// The bit budget b, for which the server chooses the best table.
-    pub bits: u8,
+    /// The method of compression.
+    pub method: Method,
+    /// The bit budget b, for which the server chooses the best table; 4 if it is not given.
+    pub bits: Option<u8>,
     /// The seed of the shared signs, from which workers also derive their roundings.
     pub seed: u64,
     /// The share of packets to lose, in each direction.
@@ -109,7 +111,8 @@ impl Share {
                 job: Some(JOB.into()),
                 cookie: Some(u64::from(cookie_from_environment()?).into()),
                 workers: Some(job.workers.into()),
-                bits: Some(job.bits.into()),
+                method: Some(job.method),
+                bits: job.bits.map(Into::into),
                 seed: Some(job.seed.into()),
                 ..JobOptions::default()
             }],
@@ -133,7 +136,10 @@ impl Job {
         pair("--listen", listen.map_or("127.0.0.1:0".to_owned(), |listen| listen.to_string()));
         pair("--job", JOB.to_string());
         pair("--workers", self.workers.to_string());
-        pair("--bits", self.bits.to_string());
+        pair("--method", self.method.to_string());
+        if let Some(bits) = self.bits {
+            pair("--bits", bits.to_string());
+        }
         pair("--seed", self.seed.to_string());
         arguments.extend(self.faults());
         arguments.extend(carrier);
@@ -146,6 +152,12 @@ impl Job {
             ["--json", "--listen", "127.0.0.1:0", "--p4runtime", "127.0.0.1:0"].map(str::to_owned).to_vec();
         arguments.extend(self.faults());
         arguments
+    }
+
+    /// The keys of its compression in a controller's file.
+    pub(crate) fn keys(&self) -> String {
+        let bits = self.bits.map(|bits| format!("bits = {bits}\n")).unwrap_or_default();
+        format!("method = \"{}\"\n{bits}", self.method)
     }
 
     fn faults(&self) -> Vec<String> {
@@ -198,9 +210,19 @@ mod tests {
 
     #[test]
     fn the_secret_is_not_on_the_command_line() {
-        let job = Job { workers: 4, bits: 4, seed: 1, loss: 0.01, cookie: 0xC00C_1E55 };
+        let job = Job {
+            workers: 4,
+            method: Method::ThcPaper,
+            bits: None,
+            seed: 1,
+            loss: 0.01,
+            cookie: 0xC00C_1E55,
+        };
         let line = job.arguments(None, Vec::new()).join(" ");
-        assert!(line.contains("--workers 4") && line.contains("--inject-loss 0.01"), "{line}");
+        assert!(
+            line.contains("--workers 4 --method thc-paper") && line.contains("--inject-loss 0.01"),
+            "{line}"
+        );
         assert!(!line.contains(&job.cookie.to_string()) && !line.to_lowercase().contains("c00c1e55"));
         assert!(!Job { loss: 0.0, ..job }.arguments(None, Vec::new()).join(" ").contains("inject"));
     }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use thc_transport::Backend;
-use thc_worker::{Call, Controller, Group, GroupConfig, Seat, Stats, Timeouts};
+use thc_worker::{Call, Controller, Group, GroupConfig, Rounding, Seat, Stats, Timeouts};
 
 use super::event::{ErrorSample, Event, Server, Times, Traffic, nmse};
 use super::exact;
@@ -97,7 +97,7 @@ impl GradientSource for SharedMean<'_> {
 /// other users of the machine do not see it.
 pub fn run(order: &WorkerPlan) -> Result<()> {
     let io = order.link.as_ref().map_or(Backend::Udp, |link| link.backend());
-    let config = match &order.controller {
+    let mut config = match &order.controller {
         Some(url) => {
             GroupConfig { controller: Some(controller(url, order.worker)?), io, ..GroupConfig::default() }
         }
@@ -111,6 +111,9 @@ pub fn run(order: &WorkerPlan) -> Result<()> {
             GroupConfig { seat, io, timeouts, ..GroupConfig::default() }
         }
     };
+    if order.independent {
+        config.rounding = Rounding::Independent;
+    }
     let share = order.share.as_ref().map(|share| share.serve(order.worker)).transpose()?;
     let group = Group::join(config)?;
     let mut source = SharedMean { order, group, share, times: Times::default(), traffic: Traffic::default() };

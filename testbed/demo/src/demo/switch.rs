@@ -148,12 +148,12 @@ fn controller(
         text += &format!("[[target.station]]\nmac = \"{mac}\"\nport = {port}\n");
     }
     text += &format!(
-        "[[job]]\nname = \"{JOB}\"\njob = {}\ncookie = \"{:#x}\"\nworkers = {}\nbits = {}\nseed = \"{:#x}\"\n\
+        "[[job]]\nname = \"{JOB}\"\njob = {}\ncookie = \"{:#x}\"\nworkers = {}\n{}seed = \"{:#x}\"\n\
          data_slots = {SLOTS}\n",
         server::JOB,
         job.cookie,
         job.workers,
-        job.bits,
+        job.keys(),
         job.seed,
     );
     let file = write("thc-controller.toml", text.as_bytes())?;

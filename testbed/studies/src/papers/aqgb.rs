@@ -27,18 +27,13 @@ fn training(scheme: Scheme, gbit: f64, times: Times) -> Result<Training> {
     Ok(Training { scheme, workers: 16, rates, seconds: 200.0, times, control, seed: 1 })
 }
 
-/// The means over all seeds, and the least and largest number of rounds.
+/// The means over all seeds.
 fn measure(training: Training) -> Value {
     let outcomes = SEEDS.map(|seed| Training { seed, ..training.clone() }.run());
     let mean = |of: &dyn Fn(usize) -> f64| (0..SEEDS.len()).map(of).sum::<f64>() / SEEDS.len() as f64;
-    let rounds = outcomes.iter().map(|outcome| outcome.rounds);
     json!({
         "rounds": mean(&|i| outcomes[i].rounds as f64),
-        "fewest rounds": rounds.clone().min(),
-        "most rounds": rounds.max(),
-        "T_wait / T_comp": mean(&|i| outcomes[i].waiting),
         "utilization, %": 100.0 * mean(&|i| outcomes[i].utilization),
-        "ROW": mean(&|i| outcomes[i].row.unwrap_or(0.0)),
         "bits": mean(&|i| outcomes[i].bits),
     })
 }

@@ -57,6 +57,7 @@ impl PapersArgs {
             }
             print(&keep("gradients.json", &numbers)?.display())?;
         }
+        print(&keep("aqgb.json", &aqgb::figures(self.quick)?)?.display())?;
         let mut numbers = json!({ "command": "thc papers", "seed": self.seed, "quick": self.quick, "tables": nmse::tables()? });
         for measure in [nmse::schemes, nmse::workers, nmse::granularity] {
             let sheet = measure(self.seed, self.quick)?;
@@ -67,7 +68,6 @@ impl PapersArgs {
         let sheet = double_quantization::methods(self.seed, self.quick)?;
         print(&sheet.text())?;
         let numbers = json!({ "command": "thc papers", "seed": self.seed, sheet.name: sheet.json() });
-        print(&keep("double_quantization.json", &numbers)?.display())?;
-        print(&keep("aqgb.json", &aqgb::figures(self.quick)?)?.display())
+        print(&keep("double_quantization.json", &numbers)?.display())
     }
 }

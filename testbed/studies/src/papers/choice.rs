@@ -13,8 +13,6 @@ pub enum Family {
     Qsgd,
     /// TopK of 1/100 to 1/3.
     TopK,
-    /// THC of 2 to 5 bits up; sums have 8 bits whatever is chosen.
-    Thc,
 }
 
 /// A way to choose.
@@ -32,17 +30,14 @@ impl Family {
         match self {
             Self::Qsgd => "QSGD",
             Self::TopK => "TopK",
-            Self::Thc => "THC",
         }
     }
 
     /// All choices, the strongest first.
     pub fn choices(self) -> Vec<Scheme> {
-        let thc = |bits, granularity| Scheme::Thc { bits, granularity, inverse: 32 };
         match self {
             Self::Qsgd => (2..=8).map(|bits| Scheme::Qsgd { up: bits, down: bits }).collect(),
             Self::TopK => [100, 50, 20, 10, 5, 3].map(|inverse| Scheme::TopK { inverse }).to_vec(),
-            Self::Thc => vec![thc(2, 10), thc(3, 20), thc(4, 30), thc(5, 60)],
         }
     }
 
@@ -51,7 +46,6 @@ impl Family {
         match self {
             Self::Qsgd => Scheme::Qsgd { up: 4, down: 4 },
             Self::TopK => Scheme::TopK { inverse: 10 },
-            Self::Thc => Scheme::THC,
         }
     }
 
@@ -127,7 +121,7 @@ mod tests {
                 })
                 .sum()
         };
-        for family in [Family::Qsgd, Family::TopK, Family::Thc] {
+        for family in [Family::Qsgd, Family::TopK] {
             let [uniform, chosen] = [Policy::Uniform, Policy::LGreco].map(|policy| bits(family, policy));
             assert!(chosen <= uniform, "{family:?}: {chosen} {uniform}");
         }

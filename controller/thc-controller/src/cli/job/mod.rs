@@ -62,11 +62,10 @@ fn create_flag(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "workers" => arg.required_unless_present("racks"),
         "granularity" => arg.requires("fraction"),
-        "fraction" => arg.requires("granularity"),
         "racks" => arg.requires_all(["rack", "root", "root_mac"]),
         "job" => arg.long("number"),
         // The controller numbers tables.
-        "table" => arg.hide(true),
+        "table_id" => arg.hide(true),
         _ => arg,
     }
 }
@@ -179,6 +178,7 @@ mod tests {
         let text = description(&job());
         assert!(text.starts_with("job train, number 9, made 1970-01-01T00:00:00Z\n"), "{text}");
         assert!(text.contains("table    2: b=4 g=30 p=1/32\n  table    5: 2/4 g=3 p=1/8\n"), "{text}");
+        assert!(text.contains("  error    expected NMSE 1.05e-2\n"), "{text}");
         assert!(text.contains("256-511"), "{text}");
     }
 }

@@ -92,6 +92,12 @@ pub(super) fn description(job: &Job) -> String {
         let chosen = table.granularity.map(|g| format!(" g={g} p={}", fraction(table.fraction)));
         line("table", format!("{id}: {form}{}", chosen.unwrap_or_default()));
     }
+    if let Some(values) = &options.table {
+        line("values", format!("{values:?}"));
+    }
+    if let Some(nmse) = options.expected_nmse() {
+        line("error", format!("expected NMSE {nmse:.2e}"));
+    }
     line("block", format!("2^{} coordinates", options.block.unwrap_or_default()));
     line("slots", format!("{} for gradients, {} for norms", slots.0, slots.1));
     line("loss", policy(&section));

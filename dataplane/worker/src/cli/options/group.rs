@@ -5,7 +5,7 @@ use super::keys::Keys;
 use super::texts::{parse, resolve, time};
 use std::net::SocketAddr;
 use thc_transport::{Backend, FaultRates, LossyConfig};
-use thc_worker::{Controller, ControllerUrl, GroupConfig, Seat, Timeouts};
+use thc_worker::{Controller, ControllerUrl, GroupConfig, Rounding, Seat, Timeouts};
 
 impl Keys {
     /// The group to join. The caller has checked `worker`, `cookie` and `io`.
@@ -49,7 +49,11 @@ impl Keys {
                 patience: time("patience", self.patience.as_deref(), defaults.timeouts.patience)?,
                 min_rto: time("min_rto", self.min_rto.as_deref(), defaults.timeouts.min_rto)?,
             },
-            seed: self.seed,
+            rounding: match (self.seed, self.method.unwrap_or_default().fixes_workers()) {
+                (Some(seed), _) => Rounding::Seed(seed),
+                (None, true) => Rounding::Independent,
+                (None, false) => Rounding::Stratified,
+            },
             threads: match self.threads.unwrap_or(defaults.threads) {
                 0 => return Err("threads is 0: give at least 1".into()),
                 threads if threads > MOST_THREADS => {

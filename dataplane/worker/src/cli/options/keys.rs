@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use thc_config::job::Method;
 use thc_config::values::Secret;
 use thc_transport::{DpdkOptions, IoName};
 
@@ -25,6 +26,9 @@ pub(super) struct Keys {
     /// [default: 127.0.0.1:9000]
     #[arg(long, value_name = "HOST:PORT", help_heading = "Group")]
     pub(super) ps: Option<String>,
+    /// The job's method: thc-paper is THC as published, keeps error feedback and rounds independently of other workers
+    #[arg(long, value_name = "METHOD", env = "THC_METHOD", help_heading = "Group")]
+    pub(super) method: Option<Method>,
     /// PEM file with the authority of the controller's certificate, for thcs://
     #[arg(long, value_name = "FILE", env = "THC_CONTROLLER_CA", help_heading = "Group")]
     pub(super) controller_ca: Option<PathBuf>,

@@ -116,6 +116,8 @@ pub struct RunConfig {
     pub mode: Mode,
     /// As what, span by span, if that is told.
     pub spans: Option<Spans>,
+    /// The job's method, which it is checked for.
+    pub method: Method,
     /// Whether error feedback is kept between repetitions.
     pub error_feedback: bool,
     /// Whether to report as JSON.
@@ -193,6 +195,12 @@ impl Flags {
         if spans.is_some() && keys.mode.is_some() {
             return Err("mode and plan exclude each other: give one of them, a plan may say raw".into());
         }
+        let method = keys.method.unwrap_or_default();
+        if method.fixes_workers() && keys.error_feedback == Some(false) {
+            return Err(format!(
+                "error_feedback is false, and method = {method} keeps it: leave one of them out"
+            ));
+        }
         let repeat = keys.repeat.unwrap_or(1);
         if repeat == 0 {
             return Err("repeat is 0: give at least 1".into());
@@ -205,7 +213,8 @@ impl Flags {
             repeat,
             mode: if keys.mode == Some(Travel::Raw) { Mode::Raw } else { Mode::Compressed },
             spans,
-            error_feedback: keys.error_feedback.unwrap_or(false),
+            method,
+            error_feedback: keys.error_feedback.unwrap_or(method.fixes_workers()),
             json: self.json,
             each: self.each,
         })

@@ -34,6 +34,29 @@ fn flags_win_key_by_key_in_sections_too() {
 }
 
 #[test]
+fn the_published_method_is_error_feedback_and_independent_rounding() {
+    use thc_worker::Rounding::{Independent, Seed, Stratified};
+    let of = |flags: &[&str]| {
+        let found = config(&[&["--coordinates", "9"], flags].concat()).unwrap();
+        (found.method, found.error_feedback, found.group.rounding)
+    };
+    assert_eq!(of(&[]), (Method::Default, false, Stratified));
+    assert_eq!(of(&["--seed", "5"]), (Method::Default, false, Seed(5)));
+    assert_eq!(of(&["--method", "thc-paper"]), (Method::ThcPaper, true, Independent));
+    assert_eq!(of(&["--method", "thc-paper", "--seed", "5"]), (Method::ThcPaper, true, Seed(5)));
+    let share = config(&[
+        "--coordinates",
+        "9",
+        "--colocated",
+        "127.0.0.1:7001,127.0.0.1:7002",
+        "--method",
+        "thc-paper",
+    ]);
+    let share = share.unwrap().share.unwrap();
+    assert_eq!(share.jobs[0].welcome.block, 20);
+}
+
+#[test]
 fn errors_name_the_key() {
     for (args, says) in [
         (&[][..], "nothing to reduce"),
@@ -56,6 +79,10 @@ fn errors_name_the_key() {
         (&["--coordinates", "9", "--threads", "0"], "threads is 0"),
         (&["--coordinates", "9", "--threads", "99999999"], "threads is 99999999"),
         (&["--coordinates", "9", "--ps", ""], "ps = \"\""),
+        (
+            &["--coordinates", "9", "--method", "thc-paper", "--error-feedback=false"],
+            "error_feedback is false, and method = thc-paper keeps it",
+        ),
         (&["--coordinates", "9", "--ps", "127.0.0.1:0"], "port 0"),
         (&["--coordinates", "9", "--ps", "0.0.0.0:9000"], "not a server's address"),
         (&["--coordinates", "9", "--ps", "224.0.0.1:9000"], "not a server's address"),

@@ -3,7 +3,6 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use thc_policy::ratio::RatioLimits;
-use thc_policy::row::{Overlap, group};
 
 use super::links::max_min;
 use super::scheme::{Scheme, WORD};
@@ -33,12 +32,8 @@ pub struct Training {
 pub struct Outcome {
     /// Iterations that all workers have ended.
     pub rounds: u64,
-    /// T_wait of an iteration over its time of computing, in the mean of all workers.
-    pub waiting: f64,
     /// The utilization of a worker's downlink.
     pub utilization: f64,
-    /// The group's ROW, the median of the iterations; `None` where nobody waited.
-    pub row: Option<f64>,
     /// Bits sent of each 32-bit number, both stages, in the mean.
     pub bits: f64,
     /// The first stage's ratio over time: (seconds, ratio), one for each block of the first worker.
@@ -78,9 +73,6 @@ struct TrainingWorker {
     piece: usize,
     ends: Option<f64>,
     scale: f64,
-    stretch: Overlap,
-    began_update: Option<f64>,
-    computed_since: f64,
     /// A generator of its own, so that it takes the same times whatever the scheme.
     rng: ChaCha8Rng,
 }
@@ -90,8 +82,6 @@ struct State<'a> {
     now: f64,
     workers: Vec<TrainingWorker>,
     senders: Vec<Sender>,
-    /// Each worker's overlap in each iteration.
-    overlaps: Vec<Vec<Overlap>>,
     carried: f64,
     ratios: Vec<(f64, f64)>,
 }
@@ -115,16 +105,7 @@ impl Training {
         let (n, m) = (BLOCKS.len(), self.workers);
         let worker = |number: usize| {
             let mut rng = ChaCha8Rng::seed_from_u64(self.seed << 16 ^ number as u64);
-            TrainingWorker {
-                iteration: 0,
-                piece: 0,
-                ends: None,
-                scale: self.times.draw(&mut rng),
-                stretch: Overlap::default(),
-                began_update: None,
-                computed_since: 0.0,
-                rng,
-            }
+            TrainingWorker { iteration: 0, piece: 0, ends: None, scale: self.times.draw(&mut rng), rng }
         };
         let sender = |number: usize| Sender {
             gradients: vec![Gradient { done: true, ..Gradient::default() }; n],
@@ -140,7 +121,6 @@ impl Training {
             now: 0.0,
             workers: (0..m).map(worker).collect(),
             senders: (0..m).map(sender).collect(),
-            overlaps: Vec::new(),
             carried: 0.0,
             ratios: Vec::new(),
         };
@@ -213,13 +193,6 @@ impl State<'_> {
 
     fn end_iteration(&mut self, w: usize) {
         let worker = &mut self.workers[w];
-        let iteration = worker.iteration as usize;
-        if self.overlaps.len() <= iteration {
-            self.overlaps.resize(iteration + 1, Vec::new());
-        }
-        worker.stretch.computing = worker.computed_since;
-        self.overlaps[iteration].push(std::mem::take(&mut worker.stretch));
-        worker.computed_since = 0.0;
         worker.iteration += 1;
         worker.piece = 0;
         worker.scale = self.training.times.draw(&mut worker.rng);
@@ -314,21 +287,17 @@ impl State<'_> {
             let workers = self.workers.iter().filter(|worker| before(worker));
             let needed =
                 workers.map(|worker| self.expected_mean(worker, block, iteration)).fold(self.now, f64::max);
-            let Training { scheme, control, .. } = self.training;
             let size = if gradient.second > CRUMB { gradient.second } else { gradient.left_out };
-            let ratio =
-                (size > CRUMB).then(|| scheme.second(control, size, bandwidth, needed - self.now)).flatten();
             let of = &mut self.senders[s].gradients[block];
-            match ratio {
-                Some(ratio) => {
-                    if of.second <= CRUMB {
-                        of.second = of.left_out;
-                    }
-                    self.senders[s].now = Some((block, ratio, true));
-                    return;
-                }
-                None => of.done = true,
+            // Nothing is left out where there is one stage.
+            if size <= CRUMB {
+                of.done = true;
+                continue;
             }
+            of.second = size;
+            let ratio = self.training.control.second(size, bandwidth, needed - self.now);
+            self.senders[s].now = Some((block, ratio, true));
+            return;
         }
     }
 
@@ -346,28 +315,6 @@ impl State<'_> {
             }
         }
         let step = step.max(INSTANT);
-        let sending: Vec<bool> = self.senders.iter().map(|sender| sender.now.is_some()).collect();
-        for (w, worker) in self.workers.iter_mut().enumerate() {
-            let own = sending[w];
-            let computes = worker.ends.is_some();
-            if computes {
-                worker.computed_since += step;
-            } else {
-                worker.stretch.waiting += step;
-            }
-            if own {
-                worker.stretch.hidden += if computes { step } else { 0.0 };
-                worker.began_update.get_or_insert(self.now);
-            }
-            // From the first gradient of an iteration until all are sent, pauses between blocks included.
-            let busy = own || worker.piece > BLOCKS.len();
-            if busy && worker.began_update.is_some() {
-                worker.stretch.updating += step;
-                worker.stretch.updating_hidden += if computes { step } else { 0.0 };
-            } else {
-                worker.began_update = None;
-            }
-        }
         let receivers = (self.workers.len() - 1) as f64;
         for sender in &mut self.senders {
             let Some((block, ratio, second)) = sender.now else { continue };
@@ -403,12 +350,6 @@ impl State<'_> {
     fn outcome(self) -> Outcome {
         let m = self.workers.len();
         let rounds = self.workers.iter().map(|worker| worker.iteration).min().unwrap_or(0);
-        let whole: Vec<&Vec<Overlap>> = self.overlaps.iter().filter(|all| all.len() == m).collect();
-        let all = || whole.iter().copied().flatten();
-        let count = all().count().max(1) as f64;
-        let mut rows: Vec<f64> = whole.iter().filter_map(|overlaps| group(overlaps)).collect();
-        rows.retain(|row| row.is_finite());
-        rows.sort_by(f64::total_cmp);
         let capacity: f64 = self
             .training
             .rates
@@ -421,9 +362,7 @@ impl State<'_> {
         let parameters: f64 = BLOCKS.iter().map(|block| block.parameters).sum();
         Outcome {
             rounds,
-            waiting: all().map(|overlap| overlap.waiting).sum::<f64>() / count / MEAN,
             utilization: self.carried / m as f64 / capacity,
-            row: rows.get(rows.len() / 2).copied(),
             bits: sent * 8.0 / parameters / rounds.max(1) as f64,
             ratios: self.ratios,
         }
@@ -453,7 +392,7 @@ mod tests {
         let round = 15.0 * 25.6e6 * 32.0 / 2.5e9;
         let rounds = 60.0 / round;
         assert!((rounds - 2.0..=rounds).contains(&(outcome.rounds as f64)), "{outcome:?}");
-        assert!(outcome.utilization > 0.85 && outcome.waiting > 1.0, "{outcome:?}");
+        assert!(outcome.utilization > 0.85, "{outcome:?}");
         assert!((30.0..40.0).contains(&outcome.bits), "{outcome:?}");
     }
 
@@ -468,7 +407,7 @@ mod tests {
         assert!(adapted.utilization > 1.5 * fixed.utilization, "{fixed:?} {adapted:?}");
         assert!((3.9..5.0).contains(&fixed.bits), "{fixed:?}");
         let slow = Training { times: Times::Stragglers, ..training(Scheme::Fixed4) }.run();
-        assert!(slow.rounds < fixed.rounds && slow.waiting > fixed.waiting, "{slow:?}");
+        assert!(slow.rounds < fixed.rounds, "{slow:?}");
     }
 
     /// A link that becomes slow is answered by smaller ratios within two rounds, and back.
