@@ -1,6 +1,6 @@
 //! The one error type of the crate.
 
-/// What can be wrong with an input. Nothing in this crate panics on bad input.
+/// An error in an input. Nothing in this crate panics on bad input.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
@@ -37,7 +37,7 @@ pub enum CodecError {
     Multiple {
         /// Which slice is wrong.
         what: &'static str,
-        /// What its length must be a multiple of.
+        /// The number that must divide its length.
         multiple: usize,
         /// Length it has.
         actual: usize,
@@ -120,13 +120,13 @@ pub enum CodecError {
     /// A message that cannot be decoded.
     #[error("a compressed message is not readable: {reason}")]
     Message {
-        /// What is wrong, with the values.
+        /// The fault, with the values.
         reason: String,
     },
     /// Saved error feedback that cannot be read.
     #[error("saved error feedback is not readable: {reason}")]
     FeedbackFormat {
-        /// What is wrong, with the values.
+        /// The fault, with the values.
         reason: String,
     },
 }
