@@ -1,15 +1,17 @@
 //! Vector kernels and the one place that chooses between them.
 //!
-//! `dispatch!` below lists every kernel. `crate::scalar` has the definition of each. The safe functions that
-//! `dispatch!` makes run it on vectors of the given instruction set, with the definition's bits: a `generic` kernel is
-//! written once for all instruction sets in terms of [`Vector`](vector::Vector), and leaves the last few elements to the
-//! definition; of a `scalar` kernel's definition the compiler itself makes vectors.
+//! `dispatch!` below lists every kernel and makes a safe function of each, which runs it on vectors of the given
+//! instruction set. `crate::scalar` has the definition of each kernel, and vectors give the same bits. A `generic` kernel
+//! is written once for all instruction sets over the trait `Vector`, and leaves the last few elements to the definition.
+//! A `scalar` kernel is the definition, which the compiler turns into vectors by itself.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod generic;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod groups;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -17,6 +19,7 @@ mod pages;
 mod prefetch;
 #[cfg(test)]
 mod tests;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod vector;
 
 pub(crate) use pages::ask_for_huge;
@@ -27,8 +30,9 @@ type Avx512 = avx512::Avx512<false>;
 #[cfg(target_arch = "x86_64")]
 type Avx512Vbmi = avx512::Avx512<true>;
 
-/// Calls a kernel's code: `generic` or `scalar`, the module, the kernel's name, the function that has it with constants
-/// (none if it is the kernel's own), the type of vectors, and arguments.
+/// Calls the code of a kernel. The arguments are `generic` or `scalar`, the module, the kernel's name, the function and
+/// the constants that make up the kernel (nothing if the function has its name), the type of vectors, and the function's
+/// arguments.
 macro_rules! call {
     (generic $module:ident $kernel:ident [] $vector:ty, $args:tt) => {
         // SAFETY: the function around this has the vector's features.
@@ -46,8 +50,8 @@ macro_rules! call {
     };
 }
 
-/// Makes the functions that choose an instruction set. In each are functions with the features of one, into which all
-/// that the kernel calls is inlined, and so compiled for these features.
+/// Makes the functions that choose an instruction set. Each has one inner function per instruction set with its target
+/// features; the kernel's code is inlined there, and so compiled for these features.
 macro_rules! dispatch {
     ($($module:ident {
         $($form:ident $kernel:ident $(= $function:ident<$($const:literal),*>)?
