@@ -58,7 +58,7 @@ impl Block<'_> {
     ///
     /// # Errors
     /// If a length or the range is not as described.
-    pub fn compress_beside(
+    pub fn compress(
         &self,
         x: &[f32],
         feedback: Option<(&[f32], &mut [f32])>,
@@ -271,7 +271,7 @@ mod tests {
 
             let block = case.block(range);
             let (mut left, mut work, mut packed) = (vec![f32::NAN; d - cut], vec![f32::NAN; d], vec![0; d / 2]);
-            block.compress_beside(&x, Some((&e, &mut left)), &mut work, &mut packed).unwrap();
+            block.compress(&x, Some((&e, &mut left)), &mut work, &mut packed).unwrap();
             let mut unpacked = vec![0; d];
             unpack(4, &packed, &mut unpacked).unwrap();
             prop_assert_eq!(&unpacked, &indices);
@@ -280,8 +280,8 @@ mod tests {
             // No feedback gives the indices of feedback that is zero.
             let zeros = vec![0.0; d - cut];
             let (mut with, mut without) = (packed.clone(), packed);
-            block.compress_beside(&x, Some((&zeros, &mut left)), &mut work, &mut with).unwrap();
-            block.compress_beside(&x, None, &mut work, &mut without).unwrap();
+            block.compress(&x, Some((&zeros, &mut left)), &mut work, &mut with).unwrap();
+            block.compress(&x, None, &mut work, &mut without).unwrap();
             prop_assert_eq!(&with, &without);
 
             // The mean and the feedback add up to the gradient.
@@ -315,17 +315,17 @@ mod tests {
         let mut feedback = vec![0.5; 1000];
         for (x, d, bytes) in [(1001, 1024, 512), (1000, 512, 256), (1000, 1000, 500), (1000, 1024, 511)] {
             let both = Some((&[0.1; 1000][..], &mut feedback[..]));
-            let result = block.compress_beside(&vec![1.0; x], both, &mut work[..d], &mut out[..bytes]);
+            let result = block.compress(&vec![1.0; x], both, &mut work[..d], &mut out[..bytes]);
             assert!(result.is_err(), "{x} {d} {bytes}");
         }
         assert_eq!(feedback, vec![0.5; 1000]);
         for (kept, left) in [(1000, 999), (999, 1000), (1000, 1001)] {
             let (kept, mut left) = (vec![0.5; kept], vec![0.5; left]);
             let both = Some((&kept[..], &mut left[..]));
-            assert!(block.compress_beside(&[1.0; 1000], both, &mut work, &mut out).is_err());
+            assert!(block.compress(&[1.0; 1000], both, &mut work, &mut out).is_err());
             assert!(left.iter().all(|v| *v == 0.5));
         }
-        assert!(block.compress_beside(&[1.0; 1025], None, &mut work, &mut out).is_err());
+        assert!(block.compress(&[1.0; 1025], None, &mut work, &mut out).is_err());
         assert!(block.decompress8(&[0; 1023], 1, &mut work, &mut feedback).is_err());
         assert!(block.decompress16(&[0; 1024], 1, &mut work, &mut feedback).is_err());
         assert!(block.decompress8(&[0; 1024], 0, &mut work, &mut feedback).is_err());
@@ -348,6 +348,6 @@ mod tests {
         ] {
             assert!(packets(len, layout, wide, out).is_err(), "{len} {layout:?} {wide} {out}");
         }
-        assert!(case.block(0.0).compress_beside(&feedback.clone(), None, &mut work, &mut out).is_err());
+        assert!(case.block(0.0).compress(&feedback.clone(), None, &mut work, &mut out).is_err());
     }
 }

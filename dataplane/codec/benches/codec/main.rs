@@ -83,7 +83,7 @@ impl WorkerMemory {
             black_box(if feed { norm::l2_sum(x, kept) } else { norm::l2(x) });
             let next = [gradient.get(at(i + 1)), feedback.get(at(i + 1)).filter(|_| feed)];
             let block = Block { next: next.map(Option::unwrap_or_default), ..block(quantizer, i, range) };
-            block.compress_beside(x, feed.then_some((kept, left)), work, out).unwrap();
+            block.compress(x, feed.then_some((kept, left)), work, out).unwrap();
         }
         if feed {
             std::mem::swap(&mut self.feedback, &mut self.left);
@@ -243,7 +243,7 @@ fn cold(figures: &mut Vec<Figure>, d: usize) {
             let fed = feed.then(|| (&kept[at(i)], &mut left[at(i)]));
             let next = [&tensor, &kept].map(|x| x.get(at(i + 1)).unwrap_or_default());
             let block = Block { next: if feed { next } else { [next[0], &[]] }, ..block(i) };
-            block.compress_beside(&tensor[at(i)], fed, &mut work, out).unwrap();
+            block.compress(&tensor[at(i)], fed, &mut work, out).unwrap();
         }
         if feed {
             std::mem::swap(&mut kept, &mut left);

@@ -254,7 +254,7 @@ impl Compressor {
         work: &mut [f32],
         packed: &mut [u8],
     ) -> Result<(), CodecError> {
-        Block { next, ..self.block(call, at)? }.compress_beside(x, feedback, work, packed)
+        Block { next, ..self.block(call, at)? }.compress(x, feedback, work, packed)
     }
 
     /// The same up to the indices: `work` becomes the residual in the rotated domain, for
