@@ -24,15 +24,17 @@ pub(in crate::arch) unsafe fn forward<V: Vector>(x: &mut [f32], scale: f32, sign
 /// The caller has V's features. `out.len()` is a power of two, and not below `x.len()`.
 #[inline(always)]
 pub(in crate::arch) unsafe fn forward_into<V: Vector>(x: &[f32], out: &mut [f32], scale: f32, signs: Signs) {
-    let (source, p, len) = (Source::One(x.as_ptr()), out.as_mut_ptr(), out.len());
-    // SAFETY: as in `forward`; x is as long as out where it is the source.
-    unsafe {
-        if x.len() != len || len < leaf_len::<V>() {
-            scalar::pad(x, out);
-            return forward::<V>(out, scale, signs);
-        }
-        transform::<V>(Some(source), p, None, len, (scale, signs), [&[]; 2], ());
+    let len = out.len();
+    if len < leaf_len::<V>() {
+        return scalar::forward_into(x, out, scale, signs);
     }
+    if x.len() < len {
+        scalar::pad(x, out);
+    }
+    let p = out.as_mut_ptr();
+    let from = if x.len() < len { p } else { x.as_ptr() };
+    // SAFETY: as in `forward`; x is as long as out if it is the source.
+    unsafe { transform::<V>(Some(Source::One(from)), p, None, len, (scale, signs), [&[]; 2], ()) };
 }
 
 /// # Safety
@@ -47,7 +49,7 @@ pub(in crate::arch) unsafe fn forward_sum<V: Vector>(
     signs: Signs,
 ) {
     let (source, p, len) = (Source::Sum(x.as_ptr(), e.as_ptr()), out.as_mut_ptr(), out.len());
-    // SAFETY: as in `forward`; x and e are as long as out where they are the source.
+    // SAFETY: as in `forward`; x and e are as long as out if they are the source.
     unsafe {
         if x.len() != len || e.len() != len || len < leaf_len::<V>() {
             scalar::pad_sum(x, e, out);
@@ -80,14 +82,15 @@ pub(in crate::arch) unsafe fn inverse_into<V: Vector>(
     scale: f32,
     signs: Signs,
 ) {
-    let (p, target, len) = (x.as_mut_ptr(), out.as_mut_ptr(), x.len());
-    // SAFETY: as in `forward`; out is as long as x where it is the target.
-    unsafe {
-        if out.len() != len || len < leaf_len::<V>() {
-            inverse::<V>(x, scale, signs);
-            out.copy_from_slice(&x[..out.len()]);
-            return;
-        }
-        transform::<V>(None, p, Some(target), len, (scale, signs), [&[]; 2], ());
+    let len = x.len();
+    if len < leaf_len::<V>() {
+        return scalar::inverse_into(x, out, scale, signs);
+    }
+    let p = x.as_mut_ptr();
+    let target = if out.len() == len { out.as_mut_ptr() } else { p };
+    // SAFETY: as in `forward`; out is as long as x if it is the target.
+    unsafe { transform::<V>(None, p, Some(target), len, (scale, signs), [&[]; 2], ()) };
+    if out.len() < len {
+        out.copy_from_slice(&x[..out.len()]);
     }
 }
