@@ -439,4 +439,5 @@ macro_rules! suite {
 
 suite!(avx2);
 suite!(avx512);
+suite!(avx512vbmi);
 suite!(neon);
