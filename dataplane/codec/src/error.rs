@@ -88,8 +88,8 @@ pub enum CodecError {
         /// Number of workers.
         workers: u32,
     },
-    /// A lane width other than 8 or 16 bits.
-    #[error("a lane of {lane_bits} bits is not supported, use 8 or 16")]
+    /// A lane width outside 4 to 16 bits, or above 8 for sums that take a byte each.
+    #[error("a lane of {lane_bits} bits is not supported, use 4 to 16, or at most 8 for sums of one byte")]
     LaneBits {
         /// Lane width given.
         lane_bits: u8,

@@ -243,6 +243,7 @@ mod tests {
     fn impossible_choices_are_errors() {
         assert!(matches!(choose(4, 8, 18), Err(CodecError::LaneTooNarrow { workers: 18, .. })));
         assert!(matches!(choose(4, 17, 2), Err(CodecError::LaneBits { lane_bits: 17 })));
+        assert!(choose(4, 17, 2).unwrap_err().to_string().contains("use 4 to 16"));
         assert!(matches!(choose(9, 8, 2), Err(CodecError::Bits { bits: 9, .. })));
         assert!(matches!(choose(4, 8, 0), Err(CodecError::EmptySum)));
         assert!(choose(4, 16, u32::MAX).is_err());
