@@ -1,4 +1,4 @@
-//! What a parameter server does with the payload of a packet: look up and add.
+//! The arithmetic of a parameter server on the payload of a packet: look up and add.
 //!
 //! Lanes are held in wire order, so a slot's lanes are the payload of its RESULT packet. 8-bit
 //! lanes have no byte order; 16-bit and 32-bit lanes are big endian. Storing them so costs two

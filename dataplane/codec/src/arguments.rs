@@ -1,20 +1,13 @@
-//! What kernels take besides slices, and the numbers that they share with their callers.
+//! Arguments of kernels besides slices.
 
 use crate::grid::{Bounds, Grid};
 use crate::rounding::Rounding;
 use crate::signs::Signs;
 
-/// Operations in a round of [`peak::run`](crate::peak::run): enough that none waits for another's result, few enough for 16 registers.
-pub const OPERATIONS: usize = 12;
+/// Error feedback before and after: what is read, and where the new feedback is written.
+pub(crate) type Feedback<'a> = Option<(&'a [f32], &'a mut [f32])>;
 
-/// Where error feedback is, before and after.
-pub(crate) enum Fed<'a> {
-    Without,
-    InPlace(&'a mut [f32]),
-    Beside(&'a [f32], &'a mut [f32]),
-}
-
-/// What kernels compress a block with.
+/// The parameters with which kernels compress a block.
 pub(crate) struct Compressing<'a> {
     pub grid: &'a Grid,
     pub span: Bounds,
@@ -23,13 +16,13 @@ pub(crate) struct Compressing<'a> {
     pub signs: Signs,
 }
 
-/// Sums and what kernels make the mean of them with.
+/// Sums, and the parameters with which kernels turn them into the mean.
 pub(crate) struct Estimating<'a> {
     pub sums: &'a [u8],
     /// The number of coordinates whose sums lie together, and the distance in bytes from the first of these
     /// to the first of the next ones.
     pub packet: (usize, usize),
-    /// Whether sums have 16 bits.
+    /// `true` if sums have 16 bits, `false` if 8.
     pub wide: bool,
     pub step: f32,
     pub lo: f32,

@@ -15,7 +15,7 @@
 //! [`MAX_PARTITION`]: crate::partition::MAX_PARTITION
 
 use crate::arch;
-use crate::arguments::{Compressing, Estimating, Fed};
+use crate::arguments::{Compressing, Estimating};
 use crate::error::CodecError;
 use crate::isa::Isa;
 use crate::packing::{narrow, packed_len, spread4};
@@ -29,7 +29,7 @@ use crate::signs::SignKey;
 /// first-level cache.
 const NARROW: usize = 1 << 14;
 
-/// What compressing and decompressing one block of one call takes.
+/// The parameters with which one block of one call is compressed and decompressed.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
     /// Table to quantize with, and the width of its indices.
@@ -50,50 +50,26 @@ impl Block<'_> {
     ///
     /// `work` is memory for one block and defines its length, a power of two of at most 2^22. Use the same
     /// memory for all blocks, so that it stays in the cache. `x` may be shorter, as in the last block of a
-    /// tensor, and is padded with zeros; `feedback`, if there is any, is as long as `x`. `out` takes the
+    /// tensor, and is padded with zeros. `feedback` is the old feedback, which is read, and memory for the new;
+    /// both are as long as `x`. So the old feedback is intact until the caller drops it. `out` takes the
     /// indices as [`quantize_packed`](Quantizer::quantize_packed) writes them: of 4 bits, half as many bytes
-    /// as `work` has coordinates. The content of `work` is unspecified afterwards. After an error so is that
-    /// of `out`, and `feedback` is unchanged.
+    /// as `work` has coordinates. The content of `work` is unspecified afterwards; after an error so is that
+    /// of `out`, and the new feedback is unchanged.
+    ///
+    /// # Errors
+    /// If a length or the range is not as described.
     pub fn compress(
-        &self,
-        x: &[f32],
-        feedback: Option<&mut [f32]>,
-        work: &mut [f32],
-        out: &mut [u8],
-    ) -> Result<(), CodecError> {
-        self.compress_fed(x, feedback.map_or(Fed::Without, Fed::InPlace), work, out)
-    }
-
-    /// [`compress`](Self::compress) with the new feedback beside the old: of `(kept, left)`, both as long as
-    /// `x`, the former is read and the latter written. So a caller that must be able to go back has both
-    /// until the call is over.
-    pub fn compress_beside(
         &self,
         x: &[f32],
         feedback: Option<(&[f32], &mut [f32])>,
         work: &mut [f32],
         out: &mut [u8],
     ) -> Result<(), CodecError> {
-        let fed = feedback.map_or(Fed::Without, |(kept, left)| Fed::Beside(kept, left));
-        self.compress_fed(x, fed, work, out)
-    }
-
-    fn compress_fed(
-        &self,
-        x: &[f32],
-        fed: Fed<'_>,
-        work: &mut [f32],
-        out: &mut [u8],
-    ) -> Result<(), CodecError> {
         rht::check(work.len())?;
         rht::check_fits(x, work)?;
-        match &fed {
-            Fed::Without => {}
-            Fed::InPlace(feedback) => CodecError::check_len("error feedback", x.len(), feedback.len())?,
-            Fed::Beside(kept, left) => {
-                CodecError::check_len("error feedback", x.len(), kept.len())?;
-                CodecError::check_len("new error feedback", x.len(), left.len())?;
-            }
+        if let Some((kept, left)) = &feedback {
+            CodecError::check_len("error feedback", x.len(), kept.len())?;
+            CodecError::check_len("new error feedback", x.len(), left.len())?;
         }
         let width = self.quantizer.width();
         CodecError::check_len("packed indices", packed_len(width, work.len()), out.len())?;
@@ -110,23 +86,19 @@ impl Block<'_> {
             };
             let isa = Isa::current();
             if width == 4 {
-                arch::block::compress(isa, &how, x, fed, self.next, work, out);
+                arch::block::compress(isa, &how, x, feedback, self.next, work, out);
                 return Ok(());
             }
             let nibbles = &mut nibbles[..halves];
-            arch::block::compress(isa, &how, x, fed, self.next, work, nibbles);
+            arch::block::compress(isa, &how, x, feedback, self.next, work, nibbles);
             return narrow(width, nibbles, out);
         }
-        match &fed {
-            Fed::Without => rht::forward_into(x, work, self.key)?,
-            Fed::InPlace(e) => rht::forward_sum(x, e, work, self.key)?,
-            Fed::Beside(kept, _) => rht::forward_sum(x, kept, work, self.key)?,
+        match &feedback {
+            None => rht::forward_into(x, work, self.key)?,
+            Some((kept, _)) => rht::forward_sum(x, kept, work, self.key)?,
         }
         self.quantizer.quantize_packed(work, self.range, &self.rounding, 0, out)?;
-        match fed {
-            Fed::Without => Ok(()),
-            Fed::InPlace(left) | Fed::Beside(_, left) => rht::inverse_into(work, left, self.key),
-        }
+        feedback.map_or(Ok(()), |(_, left)| rht::inverse_into(work, left, self.key))
     }
 
     /// Turns 8-bit sums over `count` workers into the mean gradient.
@@ -195,7 +167,7 @@ impl Block<'_> {
         rht::check(out.len())?;
         CodecError::check_multiple("a block of sums", MIN_PARTITION, out.len())?;
         CodecError::check_multiple("the sums of a packet", width, len)?;
-        // Of nothing only nothing is a multiple.
+        // A packet without sums has no multiple but 0.
         CodecError::check_multiple("a block of sums", len, out.len() * width)?;
         let packets = out.len() * width / len;
         CodecError::check_len("the sums of packets", (packets - 1) * stride + len, sums.len())?;
@@ -298,26 +270,21 @@ mod tests {
             rht::inverse(&mut rotated, case.key).unwrap();
 
             let block = case.block(range);
-            let (mut feedback, mut work, mut packed) = (e.clone(), vec![f32::NAN; d], vec![0; d / 2]);
-            block.compress(&x, Some(&mut feedback), &mut work, &mut packed).unwrap();
+            let (mut left, mut work, mut packed) = (vec![f32::NAN; d - cut], vec![f32::NAN; d], vec![0; d / 2]);
+            block.compress(&x, Some((&e, &mut left)), &mut work, &mut packed).unwrap();
             let mut unpacked = vec![0; d];
             unpack(4, &packed, &mut unpacked).unwrap();
             prop_assert_eq!(&unpacked, &indices);
-            prop_assert_eq!(bits(&feedback), bits(&rotated[..d - cut]));
+            prop_assert_eq!(bits(&left), bits(&rotated[..d - cut]));
 
-            // The new feedback beside the old is the same.
-            let (mut left, mut again) = (vec![f32::NAN; d - cut], vec![0; d / 2]);
-            block.compress_beside(&x, Some((&e, &mut left)), &mut work, &mut again).unwrap();
-            prop_assert_eq!((bits(&left), &again), (bits(&feedback), &packed));
-
-            // Without feedback it is as with zeros.
-            let mut zeros = vec![0.0; d - cut];
+            // No feedback gives the indices of feedback that is zero.
+            let zeros = vec![0.0; d - cut];
             let (mut with, mut without) = (packed.clone(), packed);
-            block.compress(&x, Some(&mut zeros), &mut work, &mut with).unwrap();
+            block.compress(&x, Some((&zeros, &mut left)), &mut work, &mut with).unwrap();
             block.compress(&x, None, &mut work, &mut without).unwrap();
             prop_assert_eq!(&with, &without);
 
-            // What comes back, and what is kept, make up the gradient.
+            // The mean and the feedback add up to the gradient.
             let mut sums = vec![0; d];
             aggregate::lookup_set4(&mut sums, &case.table.values16(), &with).unwrap();
             // As packets bring them it is the same.
@@ -334,7 +301,7 @@ mod tests {
             let doubled: Vec<u8> = sums.iter().flat_map(|s| (2 * u16::from(*s)).to_be_bytes()).collect();
             block.decompress16(&doubled, 2, &mut work, &mut wide).unwrap();
             for i in 0..d - cut {
-                prop_assert!((mean[i] + zeros[i] - x[i]).abs() < 1e-4 || cut > 0);
+                prop_assert!((mean[i] + left[i] - x[i]).abs() < 1e-4 || cut > 0);
                 prop_assert!((mean[i] - wide[i]).abs() < 1e-5);
             }
         }
@@ -347,15 +314,15 @@ mod tests {
         let (mut work, mut out) = (vec![0.0; 1024], vec![0; 512]);
         let mut feedback = vec![0.5; 1000];
         for (x, d, bytes) in [(1001, 1024, 512), (1000, 512, 256), (1000, 1000, 500), (1000, 1024, 511)] {
-            let result =
-                block.compress(&vec![1.0; x], Some(&mut feedback), &mut work[..d], &mut out[..bytes]);
+            let both = Some((&[0.1; 1000][..], &mut feedback[..]));
+            let result = block.compress(&vec![1.0; x], both, &mut work[..d], &mut out[..bytes]);
             assert!(result.is_err(), "{x} {d} {bytes}");
         }
         assert_eq!(feedback, vec![0.5; 1000]);
         for (kept, left) in [(1000, 999), (999, 1000), (1000, 1001)] {
             let (kept, mut left) = (vec![0.5; kept], vec![0.5; left]);
             let both = Some((&kept[..], &mut left[..]));
-            assert!(block.compress_beside(&[1.0; 1000], both, &mut work, &mut out).is_err());
+            assert!(block.compress(&[1.0; 1000], both, &mut work, &mut out).is_err());
             assert!(left.iter().all(|v| *v == 0.5));
         }
         assert!(block.compress(&[1.0; 1025], None, &mut work, &mut out).is_err());

@@ -1,6 +1,6 @@
 //! The one error type of the crate.
 
-/// What can be wrong with an input. Nothing in this crate panics on bad input.
+/// An error in an input. Nothing in this crate panics on bad input.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
@@ -37,7 +37,7 @@ pub enum CodecError {
     Multiple {
         /// Which slice is wrong.
         what: &'static str,
-        /// What its length must be a multiple of.
+        /// The number that must divide its length.
         multiple: usize,
         /// Length it has.
         actual: usize,
@@ -88,8 +88,8 @@ pub enum CodecError {
         /// Number of workers.
         workers: u32,
     },
-    /// A lane width other than 8 or 16 bits.
-    #[error("a lane of {lane_bits} bits is not supported, use 8 or 16")]
+    /// A lane width outside 4 to 16 bits, or above 8 for sums that take a byte each.
+    #[error("a lane of {lane_bits} bits is not supported, use 4 to 16, or at most 8 for sums of one byte")]
     LaneBits {
         /// Lane width given.
         lane_bits: u8,
@@ -120,13 +120,13 @@ pub enum CodecError {
     /// A message that cannot be decoded.
     #[error("a compressed message is not readable: {reason}")]
     Message {
-        /// What is wrong, with the values.
+        /// The fault, with the values.
         reason: String,
     },
     /// Saved error feedback that cannot be read.
     #[error("saved error feedback is not readable: {reason}")]
     FeedbackFormat {
-        /// What is wrong, with the values.
+        /// The fault, with the values.
         reason: String,
     },
 }

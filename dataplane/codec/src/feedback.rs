@@ -3,7 +3,6 @@
 
 use crate::buffer::Buffer;
 use crate::error::CodecError;
-use crate::norm;
 
 /// First bytes of saved error feedback.
 const MAGIC: [u8; 4] = *b"THCF";
@@ -26,18 +25,6 @@ impl ErrorFeedback {
         Self { residual: Buffer::zeroed(len) }
     }
 
-    /// Number of coordinates.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.residual.len()
-    }
-
-    /// Whether the tensor has no coordinates.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.residual.is_empty()
-    }
-
     /// The feedback, in the tensor's order.
     #[must_use]
     pub fn as_slice(&self) -> &[f32] {
@@ -47,17 +34,6 @@ impl ErrorFeedback {
     /// The feedback, to be updated.
     pub fn as_mut_slice(&mut self) -> &mut [f32] {
         &mut self.residual
-    }
-
-    /// Forgets everything, as for a new training run.
-    pub fn reset(&mut self) {
-        self.residual.fill(0.0);
-    }
-
-    /// Euclidean norm. Bounded over rounds if compression is healthy.
-    #[must_use]
-    pub fn l2(&self) -> f32 {
-        norm::l2(&self.residual)
     }
 
     /// The saved form for a checkpoint: `THCF`, version (u32), number of coordinates (u64), coordinates
@@ -118,14 +94,8 @@ mod tests {
     }
 
     #[test]
-    fn starts_at_zero_and_resets() {
-        let mut e = ErrorFeedback::new(3);
-        assert_eq!(e.as_slice(), [0.0; 3]);
-        e.as_mut_slice().copy_from_slice(&[3.0, 0.0, -4.0]);
-        assert_eq!(e.l2(), 5.0);
-        e.reset();
-        assert_eq!(e.l2(), 0.0);
-        assert_eq!((e.len(), e.is_empty()), (3, false));
+    fn starts_at_zero() {
+        assert_eq!(ErrorFeedback::new(3).as_slice(), [0.0; 3]);
     }
 
     #[test]

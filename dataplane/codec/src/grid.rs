@@ -72,12 +72,12 @@ impl Grid {
         grid
     }
 
-    /// Whether an index takes at most 4 bits, as the vector kernels need.
+    /// `true` if an index takes at most 4 bits.
     pub(crate) fn narrow(&self) -> bool {
         self.values <= 16
     }
 
-    /// Whether every cell has an index of its own: then nothing is looked up.
+    /// `true` if every cell has an index of its own. Then a kernel looks nothing up.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub(crate) fn complete(&self) -> bool {
         self.values == usize::from(self.granularity) + 1

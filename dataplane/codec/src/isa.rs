@@ -26,7 +26,7 @@ const SETS: [InstructionSet; 5] = [
 ];
 
 impl InstructionSet {
-    /// Whether this processor has everything that the kernels of this level use.
+    /// `true` if this processor has all features that the kernels of this level use.
     fn is_present(self) -> bool {
         match self {
             Self::Scalar => true,
@@ -104,19 +104,8 @@ impl Isa {
         }
     }
 
-    /// Coordinates in a vector; 1 without vectors.
-    #[must_use]
-    pub fn lanes(self) -> usize {
-        match self.0 {
-            InstructionSet::Scalar => 1,
-            InstructionSet::Neon => 4,
-            InstructionSet::Avx2 => 8,
-            InstructionSet::Avx512 | InstructionSet::Avx512Vbmi => 16,
-        }
-    }
-
-    /// Its instruction set, for kernels that are chosen by it. The processor has all that the variant names, so a kernel with these target
-    /// features may be called.
+    /// The instruction set as an enum, to choose kernels by. The processor has all features that the variant names, so
+    /// functions with these target features may be called.
     #[inline]
     #[must_use]
     pub fn level(self) -> InstructionSet {

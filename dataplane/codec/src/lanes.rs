@@ -19,7 +19,7 @@ use crate::error::CodecError;
 /// Bits of a word.
 const WORD: u8 = 32;
 
-/// How values lie in words: so many bits each.
+/// The layout of values in words: `bits` bits each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes {
     bits: u8,
@@ -38,7 +38,7 @@ impl Lanes {
         }
     }
 
-    /// The narrowest lanes that hold the sums of so many workers with a table of this granularity.
+    /// The narrowest lanes that hold the sums of `workers` workers with a table of this granularity.
     ///
     /// # Errors
     /// [`CodecError::LaneBits`] if that takes more than 16 bits.
@@ -60,7 +60,7 @@ impl Lanes {
         (1 << self.bits) - 1
     }
 
-    /// Whether every sum fits a byte.
+    /// `true` if every sum fits a byte.
     #[must_use]
     pub const fn fit_bytes(self) -> bool {
         self.bits <= 8
@@ -72,7 +72,7 @@ impl Lanes {
         (WORD / self.bits) as usize
     }
 
-    /// Words that a partition of so many coordinates takes.
+    /// Words that a partition of `coordinates` coordinates takes.
     #[must_use]
     pub const fn words(self, coordinates: usize) -> usize {
         coordinates.div_ceil(self.per_word())

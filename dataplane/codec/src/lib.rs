@@ -10,12 +10,12 @@
 //! 4. [`aggregate`] is what a parameter server does with the packed indices of every worker;
 //! 5. [`quantizer::dequantize8`] and [`rht::inverse`] turn the sums into the mean gradient.
 //!
-//! Where sums travel in fewer bits than their lanes have, [`sums`] packs and unpacks them between 4 and 5.
+//! [`sums`] packs sums into fewer bits than their lanes have, between 4 and 5.
 //!
 //! [`block`] has steps 2, 3 and 5 for one block that fits the first cache, without leaving it.
 //!
-//! A crate with kernels of its own chooses them by [`isa::Isa::level`], draws from [`rounding::Rounding`]'s stream by its
-//! [key](rounding::Rounding::key) and [`rounding::MULTIPLIERS`], and adds up in the order of [`norm`] with [`norm::PARTIAL_SUMS`] and [`norm::reduce`].
+//! A crate with kernels of its own chooses them by [`isa::Isa::level`], and adds up in the order of [`norm`] with
+//! [`norm::PARTIAL_SUMS`] and [`norm::reduce`].
 //!
 //! The functions in the private `scalar` module define every result; vector kernels reproduce
 //! them bit for bit, so workers on different processors stay in step.
@@ -37,7 +37,6 @@ pub mod lanes;
 pub mod norm;
 pub mod packing;
 pub mod partition;
-pub mod peak;
 pub mod quantizer;
 pub mod rht;
 pub mod rounding;

@@ -53,7 +53,7 @@ impl Quantizer {
         Self { bits: table.bits(), width: if grid.narrow() { 4 } else { 8 }, grid }
     }
 
-    /// Makes [`Self::quantize_packed`] write indices of so many bits, 1 to 4 or 8; the default is 4, or 8 for
+    /// Makes [`Self::quantize_packed`] write indices of `width` bits, 1 to 4 or 8; the default is 4, or 8 for
     /// a table of more bits.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ impl Quantizer {
         Ok(())
     }
 
-    /// The span of `coordinates` packed indices, if they take so many bytes.
+    /// The span for `coordinates` packed indices, which must take `bytes` bytes.
     pub(crate) fn pack_bounds(
         &self,
         coordinates: usize,

@@ -42,8 +42,8 @@ use crate::signs::{GOLDEN_GAMMA, derive, derive_call};
 /// Keeps the rounding stream apart from the signs even if both were given the same seed.
 const DOMAIN: u64 = 0x524F_554E_4449_4E47;
 
-/// Multipliers of the three rounds of the mixer, for vector code that computes words.
-pub const MULTIPLIERS: [u32; 3] = [0xED5A_D4BB, 0xAC4C_1B51, 0x3184_8BAB];
+/// Multipliers of the three rounds of the mixer.
+pub(crate) const MULTIPLIERS: [u32; 3] = [0xED5A_D4BB, 0xAC4C_1B51, 0x3184_8BAB];
 
 /// Random access to the rounding stream of one worker, call and partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct Rounding {
     pub(crate) stratum: u32,
 }
 
-/// What all roundings of a worker derive from.
+/// A seed and a stratum, from which all roundings of a worker derive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source {
     seed: u64,
@@ -119,13 +119,6 @@ impl Rounding {
         // The leading bit of a draw is bit 22 of its word, which is bit 6 of each byte.
         let leading = if worker & 1 == 0 { pair } else { !pair };
         u32::from_ne_bytes([leading.rotate_right(1); 4])
-    }
-
-    /// k0 and k1 of the stream, for vector code that computes its words.
-    #[inline]
-    #[must_use]
-    pub const fn key(self) -> [u32; 2] {
-        [self.k0, self.k1]
     }
 
     /// The 32 random bits of word `i` (taken modulo 2^32).
@@ -242,8 +235,8 @@ mod tests {
         }
     }
 
-    /// Of the first n workers' draws: their strata are different in as many leading bits as tell so many pairs apart, pairs are
-    /// complements, and each worker's draws are as uniform as those of another.
+    /// The draws of the first 2^n workers differ in their leading n bits, those of a pair are complements, and those of each
+    /// worker are uniform.
     #[test]
     fn strata_tell_workers_apart_by_their_leading_bits() {
         let of = |worker: u8| Rounding::new(1, 2, 3).in_stratum(Rounding::stratum(worker));
@@ -295,7 +288,7 @@ mod tests {
 
     #[test]
     fn mean_over_rounds_is_half_for_every_coordinate() {
-        // What unbiased rounding of a coordinate rests on: its word over many rounds.
+        // Rounding of a coordinate is unbiased if its word is uniform over many rounds.
         let rounds = 4096_u64;
         for i in [0, 1, 7, 1023, 65_536, (1 << 20) - 1] {
             let sum: f64 = (0..rounds).map(|round| f64::from(Rounding::new(3, round, 5).uniform(i))).sum();

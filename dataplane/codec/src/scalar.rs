@@ -4,6 +4,5 @@ pub(crate) mod aggregate;
 pub(crate) mod block;
 pub(crate) mod norm;
 pub(crate) mod pack;
-pub(crate) mod peak;
 pub(crate) mod quantize;
 pub(crate) mod rht;

@@ -79,7 +79,7 @@ impl Signs {
         mix(self.key.wrapping_add(i.wrapping_add(1).wrapping_mul(GOLDEN_GAMMA)))
     }
 
-    /// Whether coordinate `i` is negated.
+    /// `true` if coordinate `i` is negated.
     #[inline]
     #[must_use]
     pub(crate) const fn is_negative(self, i: u64) -> bool {

@@ -1,4 +1,4 @@
-//! Sums on their way down in fewer bits than the lanes in which they were added: most significant bit first,
+//! Sums in RESULT packets take fewer bits than the lanes in which they were added: most significant bit first,
 //! one after the other.
 //!
 //! Eight sums are a whole number of bytes at any width, so eight are moved at a time, in halves of words: two to a pair, two pairs to
@@ -21,8 +21,8 @@ fn check(lane_bits: u8, bits: u8, lanes: usize) -> Result<(), CodecError> {
     CodecError::check_multiple("the lanes", GROUP * usize::from(lane_bits) / 8, lanes)
 }
 
-/// Moves the sums in lanes of `lane_bits`, 8 or big-endian 16, together, at `bits` each; they take the first bytes of `lanes`, and what
-/// is behind them is of no use. The number of lanes is a multiple of 8. Bits of a lane above these are ignored.
+/// Moves the sums in lanes of `lane_bits`, 8 or big-endian 16, together, at `bits` each; they take the first bytes of `lanes`, and the
+/// bytes behind them are unspecified. The number of lanes is a multiple of 8. Bits of a lane above these are ignored.
 ///
 /// # Errors
 /// [`CodecError::Bits`] if `bits` is not below the lane's, and not 5 to 7 or 9 to 15; or a wrong length.
@@ -48,7 +48,7 @@ pub fn pack_sums(lane_bits: u8, bits: u8, lanes: &mut [u8]) -> Result<(), CodecE
 /// Undoes [`pack_sums`]: `packed` has `bits` / `lane_bits` of the length of `lanes`.
 ///
 /// # Errors
-/// As there.
+/// The errors of [`pack_sums`], and a wrong length of `packed`.
 #[inline(never)]
 pub fn unpack_sums(lane_bits: u8, bits: u8, packed: &[u8], lanes: &mut [u8]) -> Result<(), CodecError> {
     check(lane_bits, bits, lanes.len())?;
@@ -72,7 +72,7 @@ pub fn unpack_sums(lane_bits: u8, bits: u8, packed: &[u8], lanes: &mut [u8]) -> 
     Ok(())
 }
 
-/// All bytes, pairs of bytes, fours of bytes of a word that are a number of so many bits.
+/// The low `bits` bits of every number of `of` bits in a word.
 const fn low_bits(of: u32, bits: usize) -> u64 {
     let (mut mask, mut at) = (0, 0);
     while at < 64 {

@@ -11,7 +11,7 @@ pub fn run(data: &[u8]) {
         small => usize::from(small),
     };
     if let Ok(read) = ErrorFeedback::from_bytes(length, saved) {
-        assert_eq!(read.len(), length);
+        assert_eq!(read.as_slice().len(), length);
         assert!(read.as_slice().iter().all(|value| value.is_finite()));
         assert_eq!(read.to_bytes(), saved);
     }

@@ -29,14 +29,14 @@ impl Figure {
     }
 }
 
-/// How often the scheduler has taken the processor from this thread, where the system tells.
+/// The number of times that the scheduler has taken the processor from this thread, on systems that count them.
 fn preemptions() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
     let line = status.lines().find(|l| l.starts_with("nonvoluntary_ctxt_switches"))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// What a kernel is measured against: the time that the longest of these takes.
+/// A kernel is measured against the one of these that takes longest.
 pub type Yardsticks<'a> = Vec<Box<dyn FnMut() + 'a>>;
 
 /// One thing to measure against.

@@ -10,7 +10,7 @@
 use std::hint::black_box;
 
 use serde_json::Value;
-use thc_bench::{is_measuring, median, seconds};
+use thc_bench::is_measuring;
 use thc_codec::block::Block;
 use thc_codec::buffer::Buffer;
 use thc_codec::isa::Isa;
@@ -23,8 +23,9 @@ use thc_codec::{aggregate, norm, rht};
 
 mod figure;
 mod roofline;
+mod tables;
 
-use figure::{Figure, REPETITIONS, compare, one};
+use figure::{Figure, compare, one};
 use roofline::copy_of;
 
 /// Coordinates in a full partition.
@@ -46,11 +47,11 @@ fn gradient(seed: u64) -> Buffer {
     x
 }
 
-/// What one worker holds.
+/// The memory of one worker.
 struct WorkerMemory {
     gradient: Buffer,
     feedback: Buffer,
-    /// What the feedback is to be.
+    /// Memory for the new feedback.
     left: Buffer,
     packed: Vec<u8>,
     quantizer: Quantizer,
@@ -82,7 +83,7 @@ impl WorkerMemory {
             black_box(if feed { norm::l2_sum(x, kept) } else { norm::l2(x) });
             let next = [gradient.get(at(i + 1)), feedback.get(at(i + 1)).filter(|_| feed)];
             let block = Block { next: next.map(Option::unwrap_or_default), ..block(quantizer, i, range) };
-            block.compress_beside(x, feed.then_some((kept, left)), work, out).unwrap();
+            block.compress(x, feed.then_some((kept, left)), work, out).unwrap();
         }
         if feed {
             std::mem::swap(&mut self.feedback, &mut self.left);
@@ -159,7 +160,7 @@ fn blocks(figures: &mut Vec<Figure>, d: usize) {
     aggregate::lookup_set4(&mut sums, &worker.table.values16(), &worker.packed).unwrap();
     let mut out = Buffer::zeroed(LEN);
     decompress(&worker, &sums, &mut work, &mut out);
-    // What was sent and what is kept make up the gradient.
+    // The mean and the feedback add up to the gradient.
     let sum: Vec<f32> = out.iter().zip(worker.feedback.iter()).map(|(a, b)| a + b).collect();
     assert!(nmse(&worker.gradient, &sum) < 1e-10);
 
@@ -242,7 +243,7 @@ fn cold(figures: &mut Vec<Figure>, d: usize) {
             let fed = feed.then(|| (&kept[at(i)], &mut left[at(i)]));
             let next = [&tensor, &kept].map(|x| x.get(at(i + 1)).unwrap_or_default());
             let block = Block { next: if feed { next } else { [next[0], &[]] }, ..block(i) };
-            block.compress_beside(&tensor[at(i)], fed, &mut work, out).unwrap();
+            block.compress(&tensor[at(i)], fed, &mut work, out).unwrap();
         }
         if feed {
             std::mem::swap(&mut kept, &mut left);
@@ -346,42 +347,6 @@ fn aggregation(figures: &mut Vec<Figure>) {
     ));
 }
 
-fn solver(figures: &mut Vec<Figure>) {
-    let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
-    assert_eq!(table.values(), [0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30]);
-    let times = (0..REPETITIONS).map(|_| {
-        seconds(|| {
-            black_box(LookupTable::solve(4, 51, black_box(1.0 / 32.0))).unwrap();
-        })
-    });
-    figures.push(Figure {
-        name: "table solver, b=4 g=51, in us over 100 us".to_owned(),
-        ratio: median(times) * 1e6 / 100.0,
-        aim: 1.0,
-        floor: 10.0,
-        detail: "time of one table divided by 100 us".to_owned(),
-    });
-    let mut tables = 0;
-    let time = seconds(|| {
-        for bits in 2..=4 {
-            for g in (1 << bits) - 1..=60 {
-                for i in 1..=40 {
-                    let fraction = (-0.3 * f64::from(i)).exp();
-                    black_box(LookupTable::solve(bits, g, fraction)).unwrap();
-                    tables += 1;
-                }
-            }
-        }
-    });
-    figures.push(Figure {
-        name: "sweep of tables, b=2..4 g<=60 p=40 values, over 2 s".to_owned(),
-        ratio: time / 2.0,
-        aim: 1.0,
-        floor: 5.0,
-        detail: format!("{tables} tables in {:.0} ms", time * 1e3),
-    });
-}
-
 fn main() {
     // `cargo test --benches` runs this without `--bench`: then there is nothing to measure.
     if !is_measuring() {
@@ -402,7 +367,7 @@ fn main() {
     cold(&mut figures, LEN);
     threads(&mut figures);
     aggregation(&mut figures);
-    solver(&mut figures);
+    tables::solver(&mut figures);
 
     println!("{:80} {:>7} {:>6} {:>6}  detail", "name", "ratio", "aim", "floor");
     for f in &figures {

@@ -1,18 +1,394 @@
-//! Kernels for AVX2 with FMA (Haswell and later, Zen).
+//! AVX2 with FMA (Haswell and later, Zen).
 
-pub(super) mod aggregate;
-pub(super) mod block;
-pub(super) mod norm;
-pub(super) mod pack;
-pub(super) mod peak {
-    //! For benchmarks.
+use std::arch::x86_64::*;
 
-    /// `crate::peak::run` with these vectors.
+use super::generic::quantize::Indices;
+use super::groups::{SMALL, SWAPPED, rotated};
+use super::vector::Vector;
+use crate::grid::{Bounds, DRAW, Grid, ONE};
+use crate::rounding::MULTIPLIERS;
+use crate::scalar::norm::PARTIAL_SUMS;
+
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(__m256);
+
+/// 16 floats, one for each index: entries 0 to 7 and 8 to 15.
+type Entries = [__m256; 2];
+
+/// The arrays of a [`Grid`] in registers.
+pub(super) struct Cells {
+    slope: Entries,
+    start: Entries,
+    value: Entries,
+    /// [`Grid::lower_nibbles`].
+    lower: [__m256i; 4],
+}
+
+/// `if_set` in the lanes where bit `BIT` of `index` is set, else `if_clear`. `UP` is 31 − BIT.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn select<const UP: i32>(index: __m256i, if_clear: __m256i, if_set: __m256i) -> __m256i {
+    _mm256_castps_si256(_mm256_blendv_ps(
+        _mm256_castsi256_ps(if_clear),
+        _mm256_castsi256_ps(if_set),
+        _mm256_castsi256_ps(_mm256_slli_epi32::<UP>(index)),
+    ))
+}
+
+/// The entries of indices of up to 15.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn entry(entries: Entries, index: __m256i) -> Avx2 {
+    Avx2(_mm256_castsi256_ps(select::<28>(
+        index,
+        _mm256_castps_si256(_mm256_permutevar8x32_ps(entries[0], index)),
+        _mm256_castps_si256(_mm256_permutevar8x32_ps(entries[1], index)),
+    )))
+}
+
+/// The word of `lower` that holds a cell's entry: entry `cell / 8` of eight (up to 64 cells) or 32.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn lower_word<const KIND: u8>(lower: [__m256i; 4], cell: __m256i) -> __m256i {
+    // The permutation looks at three bits of the index.
+    let at = _mm256_srli_epi32::<3>(cell);
+    let first = _mm256_permutevar8x32_epi32(lower[0], at);
+    if KIND == SMALL {
+        return first;
+    }
+    let second = _mm256_permutevar8x32_epi32(lower[1], at);
+    let third = _mm256_permutevar8x32_epi32(lower[2], at);
+    let fourth = _mm256_permutevar8x32_epi32(lower[3], at);
+    select::<27>(at, select::<28>(at, first, second), select::<28>(at, third, fourth))
+}
+
+/// Indices of half of a group, one per byte: byte 16l + 4v + i belongs to coordinate 8v + 4l + i.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn half(first: [__m256i; 4], second: [__m256i; 4]) -> __m256i {
+    _mm256_packus_epi16(_mm256_packus_epi32(first[0], first[1]), _mm256_packus_epi32(second[0], second[1]))
+}
+
+/// 16 bytes in each half.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn sixteen(bytes: &[u8; 16]) -> __m256i {
+    // SAFETY: there are 16 bytes.
+    _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) })
+}
+
+// SAFETY: `Sums` are 32 doubles.
+unsafe impl Vector for Avx2 {
+    type Bits = __m256i;
+    type Sums = [__m256d; 8];
+    type Cells = Cells;
+
+    const LANES: usize = 8;
+    const LEAF: usize = 8;
+    const SMALL_BELOW: u8 = 64;
+    const TAKES_LARGE: bool = true;
+
     #[target_feature(enable = "avx2,fma")]
-    pub(crate) fn run(rounds: u32) -> f32 {
-        // SAFETY: this function has the vector's features.
-        unsafe { crate::arch::ports::run::<super::rht::Floats, { crate::arguments::OPERATIONS }>(rounds) }
+    #[inline]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller's memory has a vector.
+        Self(unsafe { _mm256_loadu_ps(from) })
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: as above.
+        unsafe { _mm256_storeu_ps(to, self.0) }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn splat(v: f32) -> Self {
+        Self(_mm256_set1_ps(v))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn add(self, other: Self) -> Self {
+        Self(_mm256_add_ps(self.0, other.0))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn sub(self, other: Self) -> Self {
+        Self(_mm256_sub_ps(self.0, other.0))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn mul(self, other: Self) -> Self {
+        Self(_mm256_mul_ps(self.0, other.0))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn mul_add(self, factor: Self, other: Self) -> Self {
+        Self(_mm256_fmadd_ps(self.0, factor.0, other.0))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn flip(self, word: &u64, at: usize) -> Self {
+        // Bit i moves to the sign position of lane i.
+        let up = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
+        let signs = _mm256_sllv_epi32(_mm256_set1_epi32((word >> at) as i32), up);
+        let signs = _mm256_and_ps(_mm256_castsi256_ps(signs), _mm256_set1_ps(-0.0));
+        Self(_mm256_xor_ps(self.0, signs))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn transform_lanes(self, descending: bool) -> Self {
+        let by4 = _mm256_setr_ps(1.0, 1.0, 1.0, 1.0, -1.0, -1.0, -1.0, -1.0);
+        let by2 = _mm256_setr_ps(1.0, 1.0, -1.0, -1.0, 1.0, 1.0, -1.0, -1.0);
+        let by1 = _mm256_setr_ps(1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0);
+        let mut x = self.0;
+        // A fused multiply-add with ±1 rounds once, so it is exactly the addition or subtraction.
+        if descending {
+            x = _mm256_fmadd_ps(x, by4, _mm256_permute2f128_ps::<0x01>(x, x));
+            x = _mm256_fmadd_ps(x, by2, _mm256_permute_ps::<0b01_00_11_10>(x));
+            x = _mm256_fmadd_ps(x, by1, _mm256_permute_ps::<0b10_11_00_01>(x));
+        } else {
+            x = _mm256_fmadd_ps(x, by1, _mm256_permute_ps::<0b10_11_00_01>(x));
+            x = _mm256_fmadd_ps(x, by2, _mm256_permute_ps::<0b01_00_11_10>(x));
+            x = _mm256_fmadd_ps(x, by4, _mm256_permute2f128_ps::<0x01>(x, x));
+        }
+        Self(x)
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn add_squares(sums: &mut Self::Sums, x: &[f32; PARTIAL_SUMS], e: Option<&[f32; PARTIAL_SUMS]>) {
+        for (i, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: both have eight times four floats.
+            let v = unsafe {
+                let v = _mm_loadu_ps(x.as_ptr().add(4 * i));
+                match e {
+                    None => v,
+                    Some(e) => _mm_add_ps(v, _mm_loadu_ps(e.as_ptr().add(4 * i))),
+                }
+            };
+            let v = _mm256_cvtps_pd(v);
+            // The square is exact in double precision, so fusing it changes nothing.
+            *sum = _mm256_fmadd_pd(v, v, *sum);
+        }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn splat_bits(v: u32) -> __m256i {
+        _mm256_set1_epi32(v as i32)
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn count_from(first: u32) -> __m256i {
+        _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(first as i32))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn add_bits(a: __m256i, b: __m256i) -> __m256i {
+        _mm256_add_epi32(a, b)
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn words(x: __m256i, k1: __m256i, stratum: __m256i) -> __m256i {
+        let x = _mm256_xor_si256(x, _mm256_srli_epi32::<17>(x));
+        let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MULTIPLIERS[0] as i32));
+        let x = _mm256_xor_si256(x, _mm256_srli_epi32::<11>(x));
+        let x = _mm256_mullo_epi32(_mm256_add_epi32(x, k1), _mm256_set1_epi32(MULTIPLIERS[1] as i32));
+        let x = _mm256_xor_si256(x, _mm256_srli_epi32::<15>(x));
+        let x = _mm256_mullo_epi32(x, _mm256_set1_epi32(MULTIPLIERS[2] as i32));
+        _mm256_xor_si256(_mm256_xor_si256(x, stratum), _mm256_srli_epi32::<14>(x))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn draws<const BYTES: usize>(words: __m256i) -> Self {
+        let rotated = match BYTES {
+            0 => words,
+            _ => _mm256_shuffle_epi8(words, sixteen(const { &rotated(BYTES) })),
+        };
+        let (draw, one) = (_mm256_set1_epi32(DRAW as i32), _mm256_set1_epi32(ONE as i32));
+        Self(_mm256_castsi256_ps(_mm256_or_si256(_mm256_and_si256(rotated, draw), one)))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn clamp(self, end: Self) -> Self {
+        // max returns its second operand for NaN, as the definition does.
+        Self(_mm256_min_ps(_mm256_max_ps(self.0, _mm256_setzero_ps()), end.0))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn floor(self) -> __m256i {
+        _mm256_cvttps_epi32(self.0)
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn floats(numbers: __m256i) -> Self {
+        Self(_mm256_cvtepi32_ps(numbers))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn cells(grid: &Grid, span: &Bounds) -> Cells {
+        let nibbles = grid.lower_nibbles.as_ptr().cast::<__m256i>();
+        // SAFETY: `lower_nibbles` has 32 words.
+        let lower = |i: usize| unsafe { _mm256_loadu_si256(nibbles.add(i)) };
+        // SAFETY: the arrays have 256 floats.
+        let floats = |x: &[f32; 256], i: usize| unsafe { _mm256_loadu_ps(x.as_ptr().add(8 * i)) };
+        let (step, lo) = (_mm256_set1_ps(span.step), _mm256_set1_ps(span.lo));
+        let value = |i| _mm256_add_ps(_mm256_mul_ps(floats(&grid.point, i), step), lo);
+        Cells {
+            slope: [floats(&grid.slope, 0), floats(&grid.slope, 1)],
+            start: [floats(&grid.start, 0), floats(&grid.start, 1)],
+            value: [value(0), value(1)],
+            lower: [lower(0), lower(1), lower(2), lower(3)],
+        }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn look_up<const KIND: u8>(cells: &Cells, cell: __m256i) -> (__m256i, Self, Self) {
+        // Eight cells share a word of `lower`.
+        let shift = _mm256_and_si256(_mm256_slli_epi32::<2>(cell), _mm256_set1_epi32(28));
+        let lower = _mm256_srlv_epi32(lower_word::<KIND>(cells.lower, cell), shift);
+        let lower = _mm256_and_si256(lower, _mm256_set1_epi32(15));
+        (lower, entry(cells.slope, lower), entry(cells.start, lower))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn value(cells: &Cells, index: __m256i) -> Self {
+        entry(cells.value, index)
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn round_up(index: __m256i, draw: Self, threshold: Self) -> __m256i {
+        // True is −1 in every lane.
+        let up = _mm256_cmp_ps::<_CMP_LT_OQ>(draw.0, threshold.0);
+        _mm256_sub_epi32(index, _mm256_castps_si256(up))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn store_indices(indices: &Indices<Self>, out: &mut [u8; 64]) {
+        let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+        let [a, b, c, d] = *indices;
+        let (first, second) = (half(a, b), half(c, d));
+        let to = out.as_mut_ptr().cast::<__m256i>();
+        // SAFETY: `out` has 64 bytes.
+        unsafe {
+            _mm256_storeu_si256(to, _mm256_permutevar8x32_epi32(first, order));
+            _mm256_storeu_si256(to.add(1), _mm256_permutevar8x32_epi32(second, order));
+        }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn store_packed4(indices: &Indices<Self>, out: &mut [u8; 32]) {
+        let order = _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
+        let pack = |half| {
+            // Each pair of bytes becomes 16 times the first plus the second.
+            let pairs = _mm256_maddubs_epi16(half, _mm256_set1_epi16(1 << 8 | 16));
+            let pairs = _mm_packus_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256::<1>(pairs));
+            _mm_shuffle_epi8(pairs, order)
+        };
+        let [a, b, c, d] = *indices;
+        let (first, second) = (pack(half(a, b)), pack(half(c, d)));
+        let to = out.as_mut_ptr().cast::<__m128i>();
+        // SAFETY: `out` has 32 bytes.
+        unsafe {
+            _mm_storeu_si128(to, first);
+            _mm_storeu_si128(to.add(1), second);
+        }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn load_bits(from: *const u8) -> __m256i {
+        // SAFETY: the caller's memory has a vector.
+        unsafe { _mm256_loadu_si256(from.cast()) }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn store_bits(v: __m256i, to: *mut u8) {
+        // SAFETY: as above.
+        unsafe { _mm256_storeu_si256(to.cast(), v) }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn broadcast(table: &[u8; 16]) -> __m256i {
+        sixteen(table)
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn values(table: __m256i, packed: *const u8) -> [__m256i; 2] {
+        let values = |at| {
+            // SAFETY: the caller's memory has 32 bytes.
+            let w = _mm256_cvtepu8_epi16(unsafe { _mm_loadu_si128(packed.add(at).cast()) });
+            // 0x00HL becomes 0x0L0H: in memory order the high nibble, which is the first lane, then the low.
+            let w = _mm256_or_si256(_mm256_srli_epi16::<4>(w), _mm256_slli_epi16::<8>(w));
+            _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_set1_epi8(15), w))
+        };
+        [values(0), values(16)]
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn values_wide(table: __m256i, packed: *const u8) -> [__m256i; 4] {
+        let values = |at| {
+            // SAFETY: the caller's memory has 32 bytes.
+            let w = _mm256_cvtepu8_epi32(unsafe { _mm_loadl_epi64(packed.add(at).cast()) });
+            // 0x000000HL becomes 0x800L800H: a set top bit makes the shuffle give 0.
+            let w = _mm256_or_si256(_mm256_srli_epi32::<4>(w), _mm256_slli_epi32::<16>(w));
+            let w = _mm256_and_si256(_mm256_set1_epi32(0x000F_000F), w);
+            _mm256_shuffle_epi8(table, _mm256_or_si256(w, _mm256_set1_epi16(i16::MIN)))
+        };
+        [values(0), values(8), values(16), values(24)]
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn values_half(tables: [__m256i; 2], packed: *const u8) -> __m256i {
+        // SAFETY: the caller's memory has 32 bytes.
+        let (w, low) = (unsafe { _mm256_loadu_si256(packed.cast()) }, _mm256_set1_epi8(15));
+        let upper = _mm256_shuffle_epi8(tables[0], _mm256_and_si256(_mm256_srli_epi16::<4>(w), low));
+        _mm256_add_epi8(upper, _mm256_shuffle_epi8(tables[1], _mm256_and_si256(w, low)))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn to_wire16(values: __m256i) -> __m256i {
+        // A value of one byte in big endian sits in the upper byte of the host's word.
+        _mm256_slli_epi16::<8>(values)
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn add8(lanes: __m256i, values: __m256i) -> __m256i {
+        _mm256_add_epi8(lanes, values)
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn add16(lanes: __m256i, values: __m256i) -> __m256i {
+        let swap = sixteen(&SWAPPED);
+        _mm256_shuffle_epi8(_mm256_add_epi16(_mm256_shuffle_epi8(lanes, swap), values), swap)
     }
 }
-pub(super) mod quantize;
-pub(super) mod rht;

@@ -1,10 +1,10 @@
-//! Groups of coordinates that share words of the rounding stream.
+//! Groups of coordinates that share words of the rounding stream, and how bytes move in vectors.
 
 /// Coordinates that share 16 words: `crate::rounding` gives word j of a group to its coordinates j, j + 16, j + 32 and j + 48.
 pub(super) const GROUP: usize = 64;
 
 /// How a kernel finds the index of a cell of the grid: in a few vectors, in more of them, or not at all,
-/// where every cell has its own. Each kernel defines which tables are small.
+/// where every cell has its own. Each instruction set defines which tables are small.
 pub(super) const SMALL: u8 = 0;
 pub(super) const LARGE: u8 = 1;
 pub(super) const COMPLETE: u8 = 2;
@@ -12,19 +12,12 @@ pub(super) const COMPLETE: u8 = 2;
 /// A run of coordinates, where their indices go, and the number of the first.
 type Run<'a> = (&'a mut [f32], &'a mut [u8], u64);
 
-/// Cuts coordinates numbered from `first` into those before the first whole group, a multiple of `step` coordinates
-/// from there (`step` a multiple of GROUP), and the rest. `per_byte` indices go into a byte of `out`; if that leaves the
-/// first whole group in the middle of a byte, all belong to the rest.
-pub(super) fn split<'a>(
-    x: &'a mut [f32],
-    out: &'a mut [u8],
-    per_byte: usize,
-    first: u64,
-    step: usize,
-) -> [Run<'a>; 3] {
+/// Cuts coordinates numbered from `first` into those before the first whole group, whole groups, and the rest. `per_byte`
+/// indices go into a byte of `out`; if that leaves the first whole group in the middle of a byte, all belong to the rest.
+pub(super) fn split<'a>(x: &'a mut [f32], out: &'a mut [u8], per_byte: usize, first: u64) -> [Run<'a>; 3] {
     let before = (first.wrapping_neg() % GROUP as u64) as usize;
     let (head, body) = if before.is_multiple_of(per_byte) && before <= x.len() {
-        (before, (x.len() - before) / step * step)
+        (before, (x.len() - before) / GROUP * GROUP)
     } else {
         (0, 0)
     };
@@ -40,3 +33,17 @@ pub(super) fn split<'a>(
 pub(super) fn word(at: u64) -> u32 {
     (at / GROUP as u64 * 16) as u32
 }
+
+/// The place from which each byte of four words comes if the words are rotated right by `bytes` bytes.
+pub(super) const fn rotated(bytes: usize) -> [u8; 16] {
+    let (mut from, mut i) = ([0; 16], 0);
+    while i < 16 {
+        from[i] = (i / 4 * 4 + (i + bytes) % 4) as u8;
+        i += 1;
+    }
+    from
+}
+
+/// The place from which each byte comes if the bytes of every number of 16 bits change places.
+#[cfg(target_arch = "x86_64")]
+pub(super) const SWAPPED: [u8; 16] = [1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14];

@@ -7,7 +7,7 @@ const LINE: usize = 64;
 /// processors than those named here.
 #[inline]
 pub fn prefetch(memory: &[u8]) {
-    // Where the memory begins within a line, its end is in one more.
+    // Memory that begins within a line ends in one line more.
     for line in memory.iter().step_by(LINE).chain(memory.last()) {
         let at: *const u8 = line;
         #[cfg(target_arch = "x86_64")]

@@ -6,7 +6,7 @@
 use proptest::prelude::*;
 
 use super::{aggregate, block, norm, pack, quantize, rht};
-use crate::arguments::{Compressing, Estimating, Fed};
+use crate::arguments::{Compressing, Estimating};
 use crate::grid::Bounds;
 use crate::isa::Isa;
 use crate::quantizer::Quantizer;
@@ -112,22 +112,20 @@ fn check_block(isa: Isa, log: u32, seed: u64, offset: usize) {
         scale: crate::rht::scale(d),
         signs: signs(seed),
     };
-    // What is brought closer may be of any length.
+    // Memory to be prefetched may be of any length.
     let next = [&e[..d / 2 + 1], &x[..]];
     let (mut gradient, mut kept) = (Misaligned::new(&x, offset), Misaligned::new(&e, offset + 2));
     for feedback in [false, true] {
         let (mut want, mut left) = (vec![0; d / 2], vec![0.0; d]);
-        let fed = if feedback { Fed::Beside(&e, &mut left) } else { Fed::Without };
+        let fed = feedback.then_some((&e[..], &mut left[..]));
         scalar::block::compress(&how, &x, fed, next, &mut vec![0.0; d], &mut want);
 
         let (mut got, mut out) = (vec![0; d / 2], Misaligned::new(&vec![7.0; d], offset));
-        let fed = if feedback { Fed::Beside(kept.get(), out.get()) } else { Fed::Without };
+        let fed = feedback.then(|| (&*kept.get(), out.get()));
         block::compress(isa, &how, gradient.get(), fed, next, &mut vec![7.0; d], &mut got);
         assert_eq!(want, got, "2^{log}");
         if feedback {
             assert_eq!(bits(&left), bits(out.get()), "feedback of 2^{log}");
-            block::compress(isa, &how, &x, Fed::InPlace(kept.get()), [&[]; 2], &mut vec![7.0; d], &mut got);
-            assert_eq!((&want, bits(&left)), (&got, bits(kept.get())), "in place, 2^{log}");
         }
     }
     let sums = bytes(2 * d, seed);
@@ -174,7 +172,7 @@ fn check_quantize(isa: Isa, table: &LookupTable, x: &[f32], lo: f32, hi: f32, fi
 
     let mut want = x.to_vec();
     let mut want_out = vec![0xEE; x.len()];
-    scalar::quantize::indices(grid, &span, &mut want, rounding, first, &mut want_out);
+    scalar::quantize::indices::<false>(grid, &span, &mut want, rounding, first, &mut want_out);
     let mut got = Misaligned::new(x, offset);
     let mut got_out = Misaligned::new(&vec![0xDD; x.len()], offset);
     quantize::indices(isa, grid, &span, got.get(), rounding, first, got_out.get());
@@ -188,7 +186,7 @@ fn check_quantize(isa: Isa, table: &LookupTable, x: &[f32], lo: f32, hi: f32, fi
         let x = &x[..x.len() & !1];
         let mut want = x.to_vec();
         let mut want_out = vec![0xEE; x.len() / 2];
-        scalar::quantize::packed4(grid, &span, &mut want, rounding, first, &mut want_out);
+        scalar::quantize::indices::<true>(grid, &span, &mut want, rounding, first, &mut want_out);
         let mut got = Misaligned::new(x, offset);
         let mut got_out = Misaligned::new(&vec![0xDD; x.len() / 2], offset);
         quantize::packed4(isa, grid, &span, got.get(), rounding, first, got_out.get());
@@ -218,12 +216,12 @@ fn check_aggregate(isa: Isa, len: usize, seed: u64, offset: usize) {
     let packed = packed.get();
     let table: [u8; 16] = bytes(16, !seed).try_into().unwrap();
     let lookups: [(usize, Lookup, Dispatched); 6] = [
-        (1, scalar::aggregate::lookup_set4_half, aggregate::lookup_set4_half),
-        (1, scalar::aggregate::lookup_add4_half, aggregate::lookup_add4_half),
-        (2, scalar::aggregate::lookup_set4, aggregate::lookup_set4),
-        (2, scalar::aggregate::lookup_add4, aggregate::lookup_add4),
-        (4, scalar::aggregate::lookup_set4_wide, aggregate::lookup_set4_wide),
-        (4, scalar::aggregate::lookup_add4_wide, aggregate::lookup_add4_wide),
+        (1, scalar::aggregate::lookup4_half::<false>, aggregate::lookup_set4_half),
+        (1, scalar::aggregate::lookup4_half::<true>, aggregate::lookup_add4_half),
+        (2, scalar::aggregate::lookup4::<false>, aggregate::lookup_set4),
+        (2, scalar::aggregate::lookup4::<true>, aggregate::lookup_add4),
+        (4, scalar::aggregate::lookup4_wide::<false>, aggregate::lookup_set4_wide),
+        (4, scalar::aggregate::lookup4_wide::<true>, aggregate::lookup_add4_wide),
     ];
     for (i, (lanes, plain, dispatched)) in lookups.into_iter().enumerate() {
         let mut want = bytes(lanes * len, seed ^ 5);
@@ -234,10 +232,10 @@ fn check_aggregate(isa: Isa, len: usize, seed: u64, offset: usize) {
     }
     let (mut want, mut got) =
         (bytes(2 * len, seed ^ 7), Misaligned::new(&bytes(2 * len, seed ^ 7), offset + 1));
-    scalar::aggregate::add8_wide(&mut want, packed);
+    scalar::aggregate::values_wide::<true>(&mut want, packed);
     aggregate::add8_wide(isa, got.get(), packed);
     assert_eq!(want, got.get(), "add8_wide");
-    scalar::aggregate::set8_wide(&mut want, packed);
+    scalar::aggregate::values_wide::<false>(&mut want, packed);
     aggregate::set8_wide(isa, got.get(), packed);
     assert_eq!(want, got.get(), "set8_wide");
     let packed = &packed[..len & !3];
@@ -252,12 +250,12 @@ fn check_pack(isa: Isa, groups: usize, seed: u64, offset: usize) {
     type Pack = fn(&[u8], &mut [u8]);
     type Dispatched = fn(Isa, &[u8], &mut [u8]);
     let kernels: [(usize, usize, Pack, Dispatched); 7] = [
-        (8, 2, scalar::pack::narrow1, pack::narrow1),
-        (8, 4, scalar::pack::narrow2, pack::narrow2),
-        (8, 6, scalar::pack::narrow3, pack::narrow3),
-        (2, 8, scalar::pack::widen1, pack::widen1),
-        (4, 8, scalar::pack::widen2, pack::widen2),
-        (6, 8, scalar::pack::widen3, pack::widen3),
+        (8, 2, scalar::pack::narrow::<1, 2>, pack::narrow1),
+        (8, 4, scalar::pack::narrow::<2, 4>, pack::narrow2),
+        (8, 6, scalar::pack::narrow::<3, 6>, pack::narrow3),
+        (2, 8, scalar::pack::widen::<1, 2>, pack::widen1),
+        (4, 8, scalar::pack::widen::<2, 4>, pack::widen2),
+        (6, 8, scalar::pack::widen::<3, 6>, pack::widen3),
         (1, 2, scalar::pack::spread4, pack::spread4),
     ];
     for (i, (from, to, plain, dispatched)) in kernels.into_iter().enumerate() {
@@ -441,4 +439,5 @@ macro_rules! suite {
 
 suite!(avx2);
 suite!(avx512);
+suite!(avx512vbmi);
 suite!(neon);

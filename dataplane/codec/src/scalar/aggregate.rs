@@ -1,65 +1,41 @@
 //! Scalar aggregation kernels. Lengths are checked by `crate::aggregate`.
 
-/// Calls `put` with each pair of lanes and the two values that a packed byte stands for.
-#[inline(always)]
-fn pairs<const WIDTH: usize>(lanes: &mut [u8], table: &[u8; 16], packed: &[u8], put: impl Fn(&mut [u8], u8)) {
-    for (pair, byte) in lanes.chunks_exact_mut(2 * WIDTH).zip(packed) {
-        let (first, second) = pair.split_at_mut(WIDTH);
-        put(first, table[usize::from(byte >> 4)]);
-        put(second, table[usize::from(byte & 15)]);
+/// Sets lanes of 8 bits to the table's values of packed indices, or adds these.
+pub(crate) fn lookup4<const ADD: bool>(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+    for (pair, byte) in lanes.as_chunks_mut::<2>().0.iter_mut().zip(packed) {
+        let values = [table[usize::from(byte >> 4)], table[usize::from(byte & 15)]];
+        for (lane, value) in pair.iter_mut().zip(values) {
+            *lane = if ADD { lane.wrapping_add(value) } else { value };
+        }
     }
 }
 
-pub(crate) fn lookup_set4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
-    pairs::<1>(lanes, table, packed, |lane, v| lane[0] = v);
+/// `lookup4` for big-endian lanes of 16 bits.
+pub(crate) fn lookup4_wide<const ADD: bool>(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+    for (pair, byte) in lanes.as_chunks_mut::<4>().0.iter_mut().zip(packed) {
+        values_wide::<ADD>(pair, &[table[usize::from(byte >> 4)], table[usize::from(byte & 15)]]);
+    }
 }
 
-pub(crate) fn lookup_add4(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
-    pairs::<1>(lanes, table, packed, |lane, v| {
-        lane[0] = lane[0].wrapping_add(v);
-    });
+/// `lookup4` for lanes of 4 bits. Two of them are added as one number: their sums fit, so nothing is carried from one to
+/// the other.
+pub(crate) fn lookup4_half<const ADD: bool>(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
+    for (two, byte) in lanes.iter_mut().zip(packed) {
+        let values = (table[usize::from(byte >> 4)] << 4).wrapping_add(table[usize::from(byte & 15)]);
+        *two = if ADD { two.wrapping_add(values) } else { values };
+    }
 }
 
-pub(crate) fn lookup_set4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
-    pairs::<2>(lanes, table, packed, |lane, v| {
-        lane.copy_from_slice(&[0, v]);
-    });
-}
-
-pub(crate) fn lookup_add4_wide(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
-    pairs::<2>(lanes, table, packed, |lane, v| {
-        let sum = u16::from_be_bytes([lane[0], lane[1]]).wrapping_add(u16::from(v));
-        lane.copy_from_slice(&sum.to_be_bytes());
-    });
-}
-
-/// Two lanes of 4 bits are added as one number: their sums fit, so nothing is carried from one to the other.
-fn halves(table: &[u8; 16], byte: u8) -> u8 {
-    (table[usize::from(byte >> 4)] << 4).wrapping_add(table[usize::from(byte & 15)])
-}
-
-pub(crate) fn lookup_set4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
-    lanes.iter_mut().zip(packed).for_each(|(two, byte)| *two = halves(table, *byte));
-}
-
-pub(crate) fn lookup_add4_half(lanes: &mut [u8], table: &[u8; 16], packed: &[u8]) {
-    lanes.iter_mut().zip(packed).for_each(|(two, byte)| *two = two.wrapping_add(halves(table, *byte)));
-}
-
+/// Sets big-endian lanes of 16 bits to values of one byte, or adds these.
 #[inline(always)]
-pub(crate) fn set8_wide(lanes: &mut [u8], values: &[u8]) {
+pub(crate) fn values_wide<const ADD: bool>(lanes: &mut [u8], values: &[u8]) {
     for (lane, value) in lanes.as_chunks_mut::<2>().0.iter_mut().zip(values) {
-        *lane = u16::from(*value).to_be_bytes();
+        let before = if ADD { u16::from_be_bytes(*lane) } else { 0 };
+        *lane = before.wrapping_add(u16::from(*value)).to_be_bytes();
     }
 }
 
 #[inline(always)]
-pub(crate) fn add8_wide(lanes: &mut [u8], values: &[u8]) {
-    for (lane, value) in lanes.as_chunks_mut::<2>().0.iter_mut().zip(values) {
-        *lane = u16::from_be_bytes(*lane).wrapping_add(u16::from(*value)).to_be_bytes();
-    }
-}
-
 pub(crate) fn raw_add(lanes: &mut [u8], payload: &[u8]) {
     for (lane, word) in lanes.as_chunks_mut::<4>().0.iter_mut().zip(payload.as_chunks::<4>().0) {
         // Two's complement: wrapping i32 addition is wrapping u32 addition.

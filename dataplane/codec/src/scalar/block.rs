@@ -1,24 +1,23 @@
-//! Whole blocks: one step after the other. `crate::block` says what they are.
+//! Whole blocks, one step after the other. `crate::block` defines them.
 
 use super::{quantize, rht};
-use crate::arguments::{Compressing, Estimating, Fed};
+use crate::arguments::{Compressing, Estimating, Feedback};
 
 /// Transform, indices, and the residual transformed back.
 pub(crate) fn compress(
     how: &Compressing<'_>,
     x: &[f32],
-    fed: Fed<'_>,
+    fed: Feedback<'_>,
     _: [&[f32]; 2],
     work: &mut [f32],
     out: &mut [u8],
 ) {
     match &fed {
-        Fed::Without => rht::forward_into(x, work, how.scale, how.signs),
-        Fed::InPlace(e) => rht::forward_sum(x, e, work, how.scale, how.signs),
-        Fed::Beside(kept, _) => rht::forward_sum(x, kept, work, how.scale, how.signs),
+        None => rht::forward_into(x, work, how.scale, how.signs),
+        Some((kept, _)) => rht::forward_sum(x, kept, work, how.scale, how.signs),
     }
-    quantize::packed4(how.grid, &how.span, work, how.rounding, 0, out);
-    if let Fed::InPlace(left) | Fed::Beside(_, left) = fed {
+    quantize::indices::<true>(how.grid, &how.span, work, how.rounding, 0, out);
+    if let Some((_, left)) = fed {
         rht::inverse_into(work, left, how.scale, how.signs);
     }
 }

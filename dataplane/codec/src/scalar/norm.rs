@@ -50,6 +50,7 @@ pub(crate) fn squares_sum(x: &[f32], e: &[f32]) -> f64 {
 }
 
 /// Largest bit pattern of |x|: floats of one sign order like integers, NaN above all.
+#[inline(always)]
 pub(crate) fn max_abs_bits(x: &[f32]) -> u32 {
     x.iter().fold(0, |max, v| max.max(v.to_bits() & 0x7FFF_FFFF))
 }

@@ -26,7 +26,7 @@ fn close<const WIDTH: u32>(mut x: u64) -> u64 {
 
 /// Undoes `close`.
 #[inline(always)]
-fn open<const WIDTH: u32>(mut x: u64) -> u64 {
+pub(crate) fn open<const WIDTH: u32>(mut x: u64) -> u64 {
     let masks = const { [second(WIDTH, 0), second(WIDTH, 1), second(WIDTH, 2), second(WIDTH, 3)] };
     for (step, mask) in (0..4).zip(masks).rev() {
         x = x & mask | x << ((4 - WIDTH) << step) & mask << (4 << step);
@@ -36,7 +36,7 @@ fn open<const WIDTH: u32>(mut x: u64) -> u64 {
 
 /// `BYTES` = 2 `WIDTH`.
 #[inline(always)]
-fn narrow<const WIDTH: u32, const BYTES: usize>(nibbles: &[u8], out: &mut [u8]) {
+pub(crate) fn narrow<const WIDTH: u32, const BYTES: usize>(nibbles: &[u8], out: &mut [u8]) {
     for (out, nibbles) in out.as_chunks_mut::<BYTES>().0.iter_mut().zip(nibbles.as_chunks::<8>().0) {
         let closed = close::<WIDTH>(u64::from_be_bytes(*nibbles)).to_be_bytes();
         out.copy_from_slice(&closed[8 - BYTES..]);
@@ -44,42 +44,12 @@ fn narrow<const WIDTH: u32, const BYTES: usize>(nibbles: &[u8], out: &mut [u8]) 
 }
 
 #[inline(always)]
-fn widen<const WIDTH: u32, const BYTES: usize>(packed: &[u8], out: &mut [u8]) {
+pub(crate) fn widen<const WIDTH: u32, const BYTES: usize>(packed: &[u8], out: &mut [u8]) {
     for (out, packed) in out.as_chunks_mut::<8>().0.iter_mut().zip(packed.as_chunks::<BYTES>().0) {
         let mut closed = [0; 8];
         closed[8 - BYTES..].copy_from_slice(packed);
         *out = open::<WIDTH>(u64::from_be_bytes(closed)).to_be_bytes();
     }
-}
-
-#[inline(always)]
-pub(crate) fn narrow1(nibbles: &[u8], out: &mut [u8]) {
-    narrow::<1, 2>(nibbles, out);
-}
-
-#[inline(always)]
-pub(crate) fn narrow2(nibbles: &[u8], out: &mut [u8]) {
-    narrow::<2, 4>(nibbles, out);
-}
-
-#[inline(always)]
-pub(crate) fn narrow3(nibbles: &[u8], out: &mut [u8]) {
-    narrow::<3, 6>(nibbles, out);
-}
-
-#[inline(always)]
-pub(crate) fn widen1(packed: &[u8], out: &mut [u8]) {
-    widen::<1, 2>(packed, out);
-}
-
-#[inline(always)]
-pub(crate) fn widen2(packed: &[u8], out: &mut [u8]) {
-    widen::<2, 4>(packed, out);
-}
-
-#[inline(always)]
-pub(crate) fn widen3(packed: &[u8], out: &mut [u8]) {
-    widen::<3, 6>(packed, out);
 }
 
 /// Each byte to the two numbers of 4 bits that it has.

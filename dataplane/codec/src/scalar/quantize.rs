@@ -17,8 +17,8 @@ fn quantize_one(grid: &Grid, span: &Bounds, x: f32, draw: u32) -> (u8, f32) {
     (index, x - value)
 }
 
-/// One index per byte; `x` becomes the residual.
-pub(crate) fn indices(
+/// One index per byte, or with `PACKED` two, the first coordinate's in the high half; `x` becomes the residual.
+pub(crate) fn indices<const PACKED: bool>(
     grid: &Grid,
     span: &Bounds,
     x: &mut [f32],
@@ -26,31 +26,22 @@ pub(crate) fn indices(
     first: u64,
     out: &mut [u8],
 ) {
-    for (i, (x, out)) in x.iter_mut().zip(out).enumerate() {
-        let draw = rounding.draw(first.wrapping_add(i as u64));
-        (*out, *x) = quantize_one(grid, span, *x, draw);
-    }
-}
-
-/// Two indices per byte, first coordinate in the high nibble; `x` becomes the residual.
-pub(crate) fn packed4(
-    grid: &Grid,
-    span: &Bounds,
-    x: &mut [f32],
-    rounding: Rounding,
-    first: u64,
-    out: &mut [u8],
-) {
-    for (i, (pair, out)) in x.chunks_exact_mut(2).zip(out).enumerate() {
-        let i = first.wrapping_add(2 * i as u64);
-        let (high, r0) = quantize_one(grid, span, pair[0], rounding.draw(i));
-        let (low, r1) = quantize_one(grid, span, pair[1], rounding.draw(i.wrapping_add(1)));
-        pair.copy_from_slice(&[r0, r1]);
-        *out = high << 4 | low;
+    let index = |i: usize, x: &mut f32| {
+        let index;
+        (index, *x) = quantize_one(grid, span, *x, rounding.draw(first.wrapping_add(i as u64)));
+        index
+    };
+    if PACKED {
+        for (i, ([x0, x1], out)) in x.as_chunks_mut().0.iter_mut().zip(out).enumerate() {
+            *out = index(2 * i, x0) << 4 | index(2 * i + 1, x1);
+        }
+    } else {
+        x.iter_mut().zip(out).enumerate().for_each(|(i, (x, out))| *out = index(i, x));
     }
 }
 
 /// `sum * step + lo` for 8-bit sums.
+#[inline(always)]
 pub(crate) fn dequantize8(sums: &[u8], step: f32, lo: f32, out: &mut [f32]) {
     for (out, sum) in out.iter_mut().zip(sums) {
         *out = f32::from(*sum) * step + lo;
@@ -58,8 +49,9 @@ pub(crate) fn dequantize8(sums: &[u8], step: f32, lo: f32, out: &mut [f32]) {
 }
 
 /// `sum * step + lo` for big-endian 16-bit sums.
+#[inline(always)]
 pub(crate) fn dequantize16(sums: &[u8], step: f32, lo: f32, out: &mut [f32]) {
-    for (out, sum) in out.iter_mut().zip(sums.chunks_exact(2)) {
-        *out = f32::from(u16::from_be_bytes([sum[0], sum[1]])) * step + lo;
+    for (out, sum) in out.iter_mut().zip(sums.as_chunks().0) {
+        *out = f32::from(u16::from_be_bytes(*sum)) * step + lo;
     }
 }

@@ -18,7 +18,7 @@ const COARSE: u32 = 20;
 /// Width of the last bracket around the logarithm of the best fraction while comparing
 /// granularities. The error is flat there: it changes by about one part in 10^6.
 const WIDTH: f64 = 1e-2;
-/// The same for the chosen granularity.
+/// Width of the last bracket for the chosen granularity.
 const FINAL_WIDTH: f64 = 1e-4;
 /// Up to this granularity the best fraction jumps from one granularity to the next; beyond, it
 /// moves so little that the search starts from the previous one.
@@ -51,7 +51,7 @@ pub fn choose(bits: u8, lane_bits: u8, workers: u32) -> Result<ChosenTable, Code
     if let Some(choice) = chosen().get(&key) {
         return Ok(choice.clone());
     }
-    // Without the lock: who asks for another one does not wait for it.
+    // Without the lock, so that other choices do not wait for this search.
     let choice = search(bits, lane_bits, workers)?;
     let mut chosen = chosen();
     if chosen.len() >= MOST_CHOSEN {
@@ -88,8 +88,8 @@ fn search(bits: u8, lane_bits: u8, workers: u32) -> Result<ChosenTable, CodecErr
     })
 }
 
-/// The table of all points of the finest grid whose sums over `workers` fit a lane of `lane_bits`, at most 255 of them, with the fraction that
-/// makes its error least: what to take where values travel and not indices, so that more of them cost nothing.
+/// The table of all points of the finest grid whose sums over `workers` fit a lane of `lane_bits`, of granularity at most
+/// 255, with the fraction that makes its error least. It suits packets of values: more values cost nothing there.
 ///
 /// # Errors
 /// [`CodecError::LaneBits`], [`CodecError::EmptySum`]; [`CodecError::LaneTooNarrow`] if not even 0 and 1 fit.
@@ -125,7 +125,7 @@ pub fn choose_fraction(values: &[u8], workers: u32) -> Result<ChosenTable, Codec
     Ok(ChosenTable { table, expected_nmse: point.error })
 }
 
-/// The largest granularity of which so many workers' values fit a lane.
+/// The largest granularity with which sums over `workers` workers fit a lane.
 fn largest_granularity(lane_bits: u8, workers: u32) -> Result<u32, CodecError> {
     let largest_sum: u32 = match lane_bits {
         4..=16 => (1 << lane_bits) - 1,
@@ -291,6 +291,7 @@ mod tests {
     fn impossible_choices_are_errors() {
         assert!(matches!(choose(4, 8, 18), Err(CodecError::LaneTooNarrow { workers: 18, .. })));
         assert!(matches!(choose(4, 17, 2), Err(CodecError::LaneBits { lane_bits: 17 })));
+        assert!(choose(4, 17, 2).unwrap_err().to_string().contains("use 4 to 16"));
         assert!(matches!(choose(9, 8, 2), Err(CodecError::Bits { bits: 9, .. })));
         assert!(matches!(choose(4, 8, 0), Err(CodecError::EmptySum)));
         assert!(choose(4, 16, u32::MAX).is_err());

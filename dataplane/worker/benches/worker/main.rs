@@ -176,7 +176,7 @@ impl Codec {
         for (at, out) in packed.chunks_mut(BLOCK / 2).enumerate() {
             let next = data.get((at + 1) * BLOCK..(at + 2) * BLOCK).unwrap_or_default();
             let x = &data[at * BLOCK..(at + 1) * BLOCK];
-            block(quantizer, range(at), at, next).compress_beside(x, None, work, out).unwrap();
+            block(quantizer, range(at), at, next).compress(x, None, work, out).unwrap();
         }
         for (at, sums) in sums.chunks(BLOCK).enumerate() {
             let (out, behind) = data[at * BLOCK..].split_at_mut(BLOCK);

@@ -178,7 +178,7 @@ impl Other {
             let block = self.block(call, &quantizer, &at, range);
             let mut work = vec![0.0; at.part.padded];
             let fed = Some((&self.kept[place.clone()], &mut self.left[place.clone()]));
-            block.compress_beside(&self.x[place], fed, &mut work, out).unwrap();
+            block.compress(&self.x[place], fed, &mut work, out).unwrap();
         }
         packed
     }

@@ -223,7 +223,7 @@ impl Compressor {
         work: &mut [f32],
         packed: &mut [u8],
     ) -> Result<(), CodecError> {
-        Block { next, ..self.block(call, at)? }.compress_beside(x, feedback, work, packed)
+        Block { next, ..self.block(call, at)? }.compress(x, feedback, work, packed)
     }
 
     /// Compresses a partition as [`Self::compress`] does, and leaves its residual, still in the rotated domain, in `work`

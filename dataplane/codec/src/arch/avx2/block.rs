@@ -1,7 +1,0 @@
-//! Whole blocks.
-
-use super::quantize;
-use super::rht::{Floats, LEAF};
-use crate::arch::blocks;
-
-blocks::kernels!(false, "avx2,fma");

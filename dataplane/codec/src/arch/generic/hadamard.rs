@@ -1,0 +1,195 @@
+//! The Hadamard transform on vectors of any width.
+//!
+//! Strides are taken three stages (radix 8) at a time, eight streams of a block side by side in
+//! registers, until a block is a leaf, which fits the registers whole and is finished there. Blocks are visited depth
+//! first, so that all stages of a block follow each other while it is in cache: a transform of 2^20 coordinates moves 4 MiB
+//! through the second-level cache twice. Every element sees its stages in the order that `crate::rht` defines.
+
+use super::passes::{Source, first_pass, last_pass, leaf, minus, pass};
+use crate::arch::prefetch;
+use crate::arch::vector::Vector;
+use crate::signs::Signs;
+
+/// Work on coordinates between their forward transform and their inverse. (A closure would not be compiled for
+/// V's features unless it is inlined, and only a method can be `inline(always)`.)
+pub(super) trait Between<V: Vector> {
+    /// Works on the coordinates from number `at` on.
+    ///
+    /// # Safety
+    ///
+    /// The caller has V's features.
+    unsafe fn work(&mut self, x: &mut [f32], at: usize);
+}
+
+impl<V: Vector> Between<V> for () {
+    #[inline(always)]
+    unsafe fn work(&mut self, _: &mut [f32], _: usize) {}
+}
+
+/// log2 of the radix of the outermost pass, then of the innermost, the one above the leaves; `above` is the number of
+/// stages above the leaves. Passes between these are of radix 8. Where radix 8 leaves one stage over, the innermost pass
+/// takes it if 16 vectors fit in half of the registers. (Farther out, the 16 streams of a radix 16 would compete for the
+/// ways of a cache.)
+#[inline(always)]
+fn radices<V: Vector>(above: u32) -> (u32, u32) {
+    match (above, above % 3) {
+        (4, _) if V::LEAF == 16 => (4, 4),
+        (..4, _) => (above, above),
+        (_, 0) => (3, 3),
+        (_, 1) if V::LEAF == 16 => (3, 4),
+        (_, rest) => (rest, 3),
+    }
+}
+
+/// Coordinates in a leaf, and in the smallest transform that these kernels do. At least 64, so that no word of signs
+/// straddles the streams of the outermost pass.
+pub(super) const fn leaf_len<V: Vector>() -> usize {
+    let len = V::LEAF * V::LANES;
+    assert!(len >= 64 && len.is_power_of_two());
+    len
+}
+
+/// The outermost pass of a forward transform, of 2^outer streams.
+#[inline(always)]
+unsafe fn begin<V: Vector>(
+    outer: u32,
+    source: Source,
+    x: *mut f32,
+    len: usize,
+    scale: f32,
+    signs: Signs,
+    minus: V,
+) {
+    // SAFETY: passed on.
+    unsafe {
+        match outer {
+            0 => first_pass::<V, 1>(source, x, len, scale, signs, minus),
+            1 => first_pass::<V, 2>(source, x, len, scale, signs, minus),
+            2 => first_pass::<V, 4>(source, x, len, scale, signs, minus),
+            3 => first_pass::<V, 8>(source, x, len, scale, signs, minus),
+            _ => first_pass::<V, 16>(source, x, len, scale, signs, minus),
+        }
+    }
+}
+
+/// The outermost pass of an inverse transform.
+#[inline(always)]
+unsafe fn end<V: Vector>(outer: u32, x: *const f32, out: *mut f32, len: usize, signs: Signs, minus: V) {
+    // SAFETY: passed on.
+    unsafe {
+        match outer {
+            0 => last_pass::<V, 1>(x, out, len, signs, minus),
+            1 => last_pass::<V, 2>(x, out, len, signs, minus),
+            2 => last_pass::<V, 4>(x, out, len, signs, minus),
+            3 => last_pass::<V, 8>(x, out, len, signs, minus),
+            _ => last_pass::<V, 16>(x, out, len, signs, minus),
+        }
+    }
+}
+
+/// The innermost pass, of 2^inner streams, over a group of leaves.
+#[inline(always)]
+unsafe fn innermost<V: Vector>(inner: u32, x: *mut f32, len: usize, descending: bool, minus: V) {
+    // SAFETY: passed on.
+    unsafe {
+        match inner {
+            3 => pass::<V, 8>(x, len, descending, minus),
+            _ => pass::<V, 16>(x, len, descending, minus),
+        }
+    }
+}
+
+/// Forward transform of `len` floats from `source` to `x`, which may be the source; what `between` does to them; inverse
+/// transform, the result to `target`, which may be `x`. Without a source or a target that part is left out.
+///
+/// `between` gets one group of coordinates after the other, directly after their forward transform and before their
+/// inverse, so that nothing leaves the first-level cache meanwhile. At each leaf as many floats of each slice in `next` are
+/// prefetched.
+///
+/// # Safety
+///
+/// `len` must be a power of two of at least [`leaf_len`], all pointers valid for `len` floats, and
+/// the caller must have V's features.
+#[inline(always)]
+pub(super) unsafe fn transform<V: Vector>(
+    source: Option<Source>,
+    x: *mut f32,
+    target: Option<*mut f32>,
+    len: usize,
+    (scale, signs): (f32, Signs),
+    next: [&[f32]; 2],
+    mut between: impl Between<V>,
+) {
+    let leaf_len = leaf_len::<V>();
+    let (outer, inner) = radices::<V>((len / leaf_len).ilog2());
+    let block = len >> outer;
+    // Small transforms have no passes between the outermost and the leaves.
+    let passes = block > leaf_len;
+    let group = if passes { leaf_len << inner } else { len };
+    // SAFETY: blocks, groups and leaves are aligned parts of the `len` floats; the rest is passed on.
+    unsafe {
+        let minus = minus::<V>();
+        if let Some(source) = source {
+            begin(outer, source, x, len, scale, signs, minus);
+        }
+        let mut at = 0;
+        while at < len {
+            let then = at + group;
+            if source.is_some() {
+                let mut part = block;
+                while part > group {
+                    if at & (part - 1) == 0 {
+                        pass::<V, 8>(x.add(at), part, true, minus);
+                    }
+                    part >>= 3;
+                }
+                if passes {
+                    innermost(inner, x.add(at), group, true, minus);
+                }
+                let mut at = at;
+                while at < then {
+                    leaf(x.add(at), true, scale, minus);
+                    prefetch_piece(next, at, leaf_len);
+                    at += leaf_len;
+                }
+            }
+            between.work(std::slice::from_raw_parts_mut(x.add(at), group), at);
+            if let Some(out) = target {
+                let mut leaf_at = at;
+                while leaf_at < then {
+                    leaf(x.add(leaf_at), false, scale, minus);
+                    if source.is_none() {
+                        prefetch_piece(next, leaf_at, leaf_len);
+                    }
+                    if !std::ptr::eq(out, x) {
+                        // The last pass writes there.
+                        prefetch::to_second(out.add(leaf_at), leaf_len);
+                    }
+                    leaf_at += leaf_len;
+                }
+                if passes {
+                    innermost(inner, x.add(at), group, false, minus);
+                }
+                let mut part = group << 3;
+                while part <= block && then & (part - 1) == 0 {
+                    pass::<V, 8>(x.add(then - part), part, false, minus);
+                    part <<= 3;
+                }
+            }
+            at = then;
+        }
+        if let Some(out) = target {
+            end(outer, x, out, len, signs, minus);
+        }
+    }
+}
+
+/// Prefetches `len` floats of each slice from `at` on, if it has them.
+#[inline(always)]
+fn prefetch_piece(next: [&[f32]; 2], at: usize, len: usize) {
+    for memory in next {
+        if let Some(part) = memory.get(at..at + len) {
+            prefetch::to_second(part.as_ptr(), len);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The operations that kernels need of an instruction set.
+
+use crate::arch::generic::quantize::Indices;
+use crate::grid::{Bounds, Grid};
+use crate::scalar::norm::PARTIAL_SUMS;
+
+/// A vector of floats, and what an instruction set does with it and with as many bits.
+///
+/// # Safety
+///
+/// `Sums` are 32 doubles.
+///
+/// Each method is compiled for the target features of its instruction set. Only functions with these features may
+/// call it, or `inline(always)` functions that only such functions call. Memory behind a pointer must be valid for a
+/// whole vector, and may lie at any address.
+pub(super) unsafe trait Vector: Copy {
+    /// As many bits as the floats have, as numbers of 32 bits or as bytes.
+    type Bits: Copy;
+    /// The 32 partial sums of [`norm`](crate::norm): doubles without padding, in their order.
+    type Sums: Copy;
+    /// A [`Grid`] as [`look_up`](Self::look_up) and [`value`](Self::value) take it.
+    type Cells;
+
+    /// Number of floats: 4, 8 or 16.
+    const LANES: usize;
+    /// Vectors that fill half of the registers: as many make a leaf of the transform.
+    const LEAF: usize;
+    /// The granularity below which tables are [`SMALL`](crate::arch::groups::SMALL).
+    const SMALL_BELOW: u8;
+    /// `true` if `look_up` takes tables that are [`LARGE`](crate::arch::groups::LARGE).
+    const TAKES_LARGE: bool;
+
+    unsafe fn load(from: *const f32) -> Self;
+    unsafe fn store(self, to: *mut f32);
+    /// All lanes equal.
+    unsafe fn splat(v: f32) -> Self;
+    unsafe fn add(self, other: Self) -> Self;
+    unsafe fn sub(self, other: Self) -> Self;
+    unsafe fn mul(self, other: Self) -> Self;
+    /// `self` times `factor` plus `other`, rounded once.
+    unsafe fn mul_add(self, factor: Self, other: Self) -> Self;
+    /// Flips the sign of lane i where bit `at` + i of `word` is set. `at` is a multiple of LANES below 64.
+    unsafe fn flip(self, word: &u64, at: usize) -> Self;
+    /// Butterflies between lanes at distance LANES/2, .., 2, 1 if `descending`, else 1, 2, .., LANES/2.
+    unsafe fn transform_lanes(self, descending: bool) -> Self;
+
+    /// Adds the squares of 32 floats, or of their sums with 32 others.
+    unsafe fn add_squares(sums: &mut Self::Sums, x: &[f32; PARTIAL_SUMS], e: Option<&[f32; PARTIAL_SUMS]>);
+
+    unsafe fn splat_bits(v: u32) -> Self::Bits;
+    /// `first` plus the number of the lane.
+    unsafe fn count_from(first: u32) -> Self::Bits;
+    /// Adds numbers of 32 bits.
+    unsafe fn add_bits(a: Self::Bits, b: Self::Bits) -> Self::Bits;
+    /// [`Rounding::word`](crate::rounding::Rounding::word) XOR `stratum` of the words whose number + k0 is `x`.
+    unsafe fn words(x: Self::Bits, k1: Self::Bits, stratum: Self::Bits) -> Self::Bits;
+    /// 1 + the draws in words rotated right by `BYTES` bytes.
+    unsafe fn draws<const BYTES: usize>(words: Self::Bits) -> Self;
+    /// At least 0 and at most `end`; 0 for NaN.
+    unsafe fn clamp(self, end: Self) -> Self;
+    /// Floats to numbers, rounded down.
+    unsafe fn floor(self) -> Self::Bits;
+    /// Numbers below 2^24 to floats.
+    unsafe fn floats(numbers: Self::Bits) -> Self;
+    unsafe fn cells(grid: &Grid, span: &Bounds) -> Self::Cells;
+    /// The index of each grid cell, and its slope and start. `KIND` is SMALL or LARGE.
+    unsafe fn look_up<const KIND: u8>(cells: &Self::Cells, cell: Self::Bits) -> (Self::Bits, Self, Self);
+    /// The value of each index.
+    unsafe fn value(cells: &Self::Cells, index: Self::Bits) -> Self;
+    /// Adds 1 to the indices of coordinates whose draw is below the threshold.
+    unsafe fn round_up(index: Self::Bits, draw: Self, threshold: Self) -> Self::Bits;
+    /// Writes the indices of a group, one per byte.
+    unsafe fn store_indices(indices: &Indices<Self>, out: &mut [u8; 64]);
+    /// Writes the indices of a group, two per byte, the first in the high half.
+    unsafe fn store_packed4(indices: &Indices<Self>, out: &mut [u8; 32]);
+
+    /// Indices of `WIDTH` bits in the low bits of a word to indices of 4 bits.
+    #[inline(always)]
+    unsafe fn open<const WIDTH: u32>(closed: u64) -> u64 {
+        crate::scalar::pack::open::<WIDTH>(closed)
+    }
+
+    unsafe fn load_bits(from: *const u8) -> Self::Bits;
+    unsafe fn store_bits(v: Self::Bits, to: *mut u8);
+    /// A table of 16 bytes as the next three take it.
+    unsafe fn broadcast(table: &[u8; 16]) -> Self::Bits;
+    /// The table's values of as many bytes of indices as a vector has, in lanes of 8 bits.
+    unsafe fn values(table: Self::Bits, packed: *const u8) -> [Self::Bits; 2];
+    /// The table's values in lanes of 16 bits, as [`add16`](Self::add16) takes them.
+    unsafe fn values_wide(table: Self::Bits, packed: *const u8) -> [Self::Bits; 4];
+    /// The tables' values in lanes of 4 bits; `tables` are for the upper and for the lower lanes.
+    unsafe fn values_half(tables: [Self::Bits; 2], packed: *const u8) -> Self::Bits;
+    /// Results of `values_wide` in wire order.
+    unsafe fn to_wire16(values: Self::Bits) -> Self::Bits;
+    /// Adds bytes.
+    unsafe fn add8(lanes: Self::Bits, values: Self::Bits) -> Self::Bits;
+    /// Adds results of `values_wide` to 16-bit lanes in wire order.
+    unsafe fn add16(lanes: Self::Bits, values: Self::Bits) -> Self::Bits;
+}
