@@ -74,7 +74,7 @@ pub struct Origin {
     /// told to look.
     pub at: Option<IpAddr>,
     /// The low two bits of IPv4's TOS byte or IPv6's traffic class (ECN, RFC 3168); 0 if
-    /// [`PacketIo::reads_ecn`](crate::PacketIo::reads_ecn) is false.
+    /// the backend does not read it.
     pub ecn: u8,
 }
 

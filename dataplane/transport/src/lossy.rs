@@ -1,11 +1,11 @@
 //! Faults injected into a real backend.
 
-use std::{collections::VecDeque, io, net::IpAddr, time::Duration};
+use std::{collections::VecDeque, io, time::Duration};
 
 use fastrand::Rng;
 
 use crate::{
-    FaultRates, IoStats, Origin, PacketIo, Peer, Run, TransportError, Waker,
+    FaultRates, IoStats, Origin, PacketIo, Peer, RetainedTx, Run, TransportError, Waker,
     packet_io::{Receiver, check_segment},
 };
 
@@ -158,6 +158,11 @@ impl<T: PacketIo> LossyIo<T> {
         &self.inner
     }
 
+    /// The wrapped backend, to be configured.
+    pub fn inner_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+
     /// What was injected so far.
     #[must_use]
     pub fn injected_faults(&self) -> LossyStats {
@@ -216,18 +221,6 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
         self.receive(f)
     }
 
-    fn reads_ecn(&self) -> bool {
-        self.inner.reads_ecn()
-    }
-
-    fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
-        self.inner.answer_from(peer, local)
-    }
-
-    fn answers_from(&self, peer: Peer) -> Option<IpAddr> {
-        self.inner.answers_from(peer)
-    }
-
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         check_segment(segment)?;
         let towards = Origin { ecn, ..to.into() };
@@ -251,30 +244,6 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
             start = end;
         }
         self.inner.send_run_with(to, &contents[pass], segment, ecn)?;
-        self.release_outgoing()
-    }
-
-    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
-        self.inner.pack(number, len)
-    }
-
-    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
-        self.inner.packed_payload(number)
-    }
-
-    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
-        let now = self.inner.now();
-        let Some(payload) = self.inner.packed_payload(number) else { return Ok(()) };
-        let copies = match self.outgoing.judge(Origin { ecn, ..to.into() }, payload, now) {
-            Fate::Nothing => 0,
-            Fate::Once => 1,
-            Fate::Twice => 2,
-        };
-        (0..copies).try_for_each(|_| self.inner.send_packed(to, number, ecn))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()?;
         self.release_outgoing()
     }
 
@@ -315,5 +284,31 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
 
     fn stats(&self) -> IoStats {
         self.inner.stats()
+    }
+}
+
+impl<T: RetainedTx> RetainedTx for LossyIo<T> {
+    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
+        self.inner.pack(number, len)
+    }
+
+    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
+        self.inner.packed_payload(number)
+    }
+
+    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
+        let now = self.inner.now();
+        let Some(payload) = self.inner.packed_payload(number) else { return Ok(()) };
+        let copies = match self.outgoing.judge(Origin { ecn, ..to.into() }, payload, now) {
+            Fate::Nothing => 0,
+            Fate::Once => 1,
+            Fate::Twice => 2,
+        };
+        (0..copies).try_for_each(|_| self.inner.send_packed(to, number, ecn))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()?;
+        self.release_outgoing()
     }
 }

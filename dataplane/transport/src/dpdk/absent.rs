@@ -3,7 +3,7 @@
 use std::{convert::Infallible, io, time::Duration};
 
 use super::{Answers, DeviceInfo, DpdkConfig};
-use crate::{FrameCounts, IoStats, PacketIo, Peer, Run, TransportError};
+use crate::{FrameCounts, IoStats, PacketIo, Peer, RetainedTx, Run, TransportError};
 
 /// One endpoint on DPDK devices. There are none: this program was built without the feature `dpdk`.
 pub struct DpdkIo(Infallible);
@@ -48,6 +48,8 @@ impl DpdkIo {
     }
 }
 
+impl RetainedTx for DpdkIo {}
+
 impl PacketIo for DpdkIo {
     fn recv_runs(&mut self, _: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         match self.0 {}
@@ -70,6 +72,30 @@ impl PacketIo for DpdkIo {
     }
 
     fn stats(&self) -> IoStats {
+        match self.0 {}
+    }
+}
+
+/// The sending half of a [`DpdkIo`].
+pub struct DpdkTx(Infallible);
+
+impl DpdkTx {
+    /// Sends one datagram.
+    ///
+    /// # Errors
+    /// As [`PacketIo::send_run`](crate::PacketIo::send_run).
+    pub fn send(&mut self, _: Peer, _: &[u8], _: u8) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    /// Sends one datagram to every receiver.
+    pub fn send_to_all(
+        &mut self,
+        _: impl ExactSizeIterator<Item = Peer>,
+        _: &[u8],
+        _: u8,
+        _: &mut impl FnMut(Peer, io::Error),
+    ) {
         match self.0 {}
     }
 }

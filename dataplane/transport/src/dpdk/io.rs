@@ -14,7 +14,7 @@ use crate::link::arp::{Arp, answer_echo};
 use crate::link::frame::{self, Foreign, HEADERS_LEN, Local};
 use crate::link::neighbours::Reach;
 use crate::link::{FrameCounts, MacAddr};
-use crate::{IPV4_UDP_HEADER_LEN, IoStats, Origin, PacketIo, Peer, Run};
+use crate::{IPV4_UDP_HEADER_LEN, IoStats, Origin, PacketIo, Peer, RetainedTx, Run};
 
 /// How often links and neighbours are looked after.
 const TICK: Duration = Duration::from_millis(100);
@@ -280,10 +280,6 @@ impl PacketIo for DpdkIo {
         Ok(self.answer_burst(&mut take))
     }
 
-    fn reads_ecn(&self) -> bool {
-        true
-    }
-
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         self.tx.send_run(to, contents, segment, ecn)
     }
@@ -296,25 +292,6 @@ impl PacketIo for DpdkIo {
         }
         self.tx.flush();
         result
-    }
-
-    #[inline]
-    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
-        self.tx.pack(number, len)
-    }
-
-    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
-        self.tx.packed_payload(number)
-    }
-
-    #[inline]
-    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
-        self.tx.send_packed(to, number, ecn)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.tx.flush();
-        Ok(())
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
@@ -357,6 +334,27 @@ impl PacketIo for DpdkIo {
             send_calls: sent.send_calls,
             ..self.stats
         }
+    }
+}
+
+impl RetainedTx for DpdkIo {
+    #[inline]
+    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
+        self.tx.pack(number, len)
+    }
+
+    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
+        self.tx.packed_payload(number)
+    }
+
+    #[inline]
+    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
+        self.tx.send_packed(to, number, ecn)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.tx.flush();
+        Ok(())
     }
 }
 

@@ -29,7 +29,7 @@ pub struct UdpConfig {
     /// Let the kernel hand over runs of received datagrams in one piece (UDP_GRO).
     pub gro: bool,
     /// On 0.0.0.0 or [::], look to which address of the host datagrams were sent (IP_PKTINFO), and send from
-    /// the one that [`PacketIo::answer_from`](crate::PacketIo::answer_from) names. For a socket that is bound
+    /// the one that [`UdpIo::answer_from`](crate::UdpIo::answer_from) names. For a socket that is bound
     /// to one address it has no effect.
     pub answer_as_asked: bool,
 }

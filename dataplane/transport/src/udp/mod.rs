@@ -27,7 +27,9 @@ pub use socket::path_mtu;
 use socket::{Interest, UdpSocket};
 use sources::Sources;
 
-use crate::{IoStats, MAX_DATAGRAM, PacketIo, Peer, Run, TransportError, Waker, packet_io::check_segment};
+use crate::{
+    IoStats, MAX_DATAGRAM, PacketIo, Peer, RetainedTx, Run, TransportError, Waker, packet_io::check_segment,
+};
 
 /// How long one run may wait for room in the send buffer, in all, before the rest of it counts as lost: a
 /// caller that is stuck here cannot receive.
@@ -173,6 +175,23 @@ impl UdpIo {
         Ok((datagrams, self.burst.runs()))
     }
 
+    /// Whether the kernel reports the ECN bits of received datagrams.
+    #[must_use]
+    pub fn reads_ecn(&self) -> bool {
+        self.socket.reads_ecn
+    }
+
+    /// Sends to `peer` from this address of the host from now on; `None` leaves the choice to the route. Returns the
+    /// previous setting. Has no effect without [`UdpConfig::answer_as_asked`], or if the address is not this host's.
+    pub fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
+        self.sources.as_mut().and_then(|sources| sources.set(peer, local))
+    }
+
+    /// The address that [`answer_from`](Self::answer_from) chose for `peer`.
+    fn source_to(&self, peer: Peer) -> Option<IpAddr> {
+        self.sources.as_ref().and_then(|sources| sources.find(peer))
+    }
+
     fn receive_failed(&self, cause: io::Error) -> TransportError {
         TransportError::Receive { local: self.socket.local, cause }
     }
@@ -234,24 +253,15 @@ impl Refusal {
     }
 }
 
+/// The kernel copies what it sends, and keeps nothing.
+impl RetainedTx for UdpIo {}
+
 impl PacketIo for UdpIo {
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         let datagrams = self.receive()?;
         self.burst.share();
         self.burst.runs().for_each(f);
         Ok(datagrams)
-    }
-
-    fn reads_ecn(&self) -> bool {
-        self.socket.reads_ecn
-    }
-
-    fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
-        self.sources.as_mut().and_then(|sources| sources.set(peer, local))
-    }
-
-    fn answers_from(&self, peer: Peer) -> Option<IpAddr> {
-        self.sources.as_ref().and_then(|sources| sources.find(peer))
     }
 
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
@@ -268,7 +278,7 @@ impl PacketIo for UdpIo {
         let mut rest = contents;
         let mut earlier_errors = 0;
         let mut full_since: Option<Instant> = None;
-        let mut source = self.answers_from(to);
+        let mut source = self.source_to(to);
         while !rest.is_empty() {
             let len = rest.len().min(segment * self.segments_per_call(segment));
             let in_one_piece = len > segment;
@@ -339,7 +349,7 @@ impl PacketIo for UdpIo {
                 // Segmentation may have been refused meanwhile.
                 let together = rest.len() > 1 && piece.len() <= segment * self.segments_per_call(segment);
                 let sent = if together {
-                    let source = |peer| self.answers_from(peer);
+                    let source = |peer| self.source_to(peer);
                     self.socket.send_to_each(rest, source, piece, segment, ecn).unwrap_or(0)
                 } else {
                     0

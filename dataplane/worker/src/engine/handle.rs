@@ -3,9 +3,9 @@
 use super::{Engine, Owned};
 use crate::{Call, WorkerError};
 use crossbeam_channel::{Receiver, bounded};
-use thc_transport::PacketIo;
+use thc_transport::RetainedTx;
 
-impl<I: PacketIo> Engine<I> {
+impl<I: RetainedTx> Engine<I> {
     /// Starts an all-reduce of a tensor that the engine owns until it is over; [`Handle::wait`] returns the mean in
     /// its memory.
     ///

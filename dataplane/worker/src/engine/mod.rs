@@ -45,7 +45,7 @@ use thc_protocol::session::Joiners;
 use thc_protocol::wire::{RESULT_LEN, Welcome};
 use thc_protocol::worker::{CallSpec, Parameters, PartSpec, SessionError, Worker};
 use thc_protocol::{TableId, WorkerId};
-use thc_transport::PacketIo;
+use thc_transport::RetainedTx;
 
 /// Least number of groups of partitions that are compressed and not all sent, beside one for each thread.
 const AHEAD: usize = 2;
@@ -55,7 +55,7 @@ pub(crate) const NAP: Duration = Duration::from_millis(5);
 pub(crate) const REPORT: Duration = Duration::from_secs(3);
 
 /// One worker's all-reduces over one packet interface.
-pub struct Engine<I: PacketIo> {
+pub struct Engine<I: RetainedTx> {
     io: I,
     config: EngineConfig,
     link: Link,
@@ -87,7 +87,7 @@ pub struct Engine<I: PacketIo> {
     first_seq: u64,
 }
 
-impl<I: PacketIo> Engine<I> {
+impl<I: RetainedTx> Engine<I> {
     /// Begins a session that `joiners` have been welcomed to. `capacity` is how many results the
     /// receive buffer holds.
     ///

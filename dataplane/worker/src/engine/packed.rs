@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use std::ops::Range;
 use thc_codec::partition::Partition;
 use thc_protocol::wire::Choice;
-use thc_transport::PacketIo;
+use thc_transport::RetainedTx;
 
 /// A partition of a packed call.
 #[derive(Clone, Copy, Debug)]
@@ -163,7 +163,7 @@ pub struct PackedTensor<'a> {
     pub sums: Vec<Box<dyn Loan>>,
 }
 
-impl<I: PacketIo> Engine<I> {
+impl<I: RetainedTx> Engine<I> {
     /// How a call of this plan is cut.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use thc_protocol::session::JoinEvent;
 use thc_protocol::wire::Kind;
 use thc_protocol::worker::{PacketId, SessionError};
 use thc_protocol::{Ecn, WorkerId};
-use thc_transport::PacketIo;
+use thc_transport::RetainedTx;
 
 /// The bit that control kinds have set, and no others (P2).
 const CONTROL: u8 = 0x20;
@@ -32,7 +32,7 @@ const LOST: Duration = Duration::from_secs(4);
 /// Which part of a mean must be given up for the engine to say so.
 const MANY_LOST: usize = 20;
 
-impl<I: PacketIo> Engine<I> {
+impl<I: RetainedTx> Engine<I> {
     /// Receives and sends.
     pub(super) fn exchange(&mut self, memory: &mut Memory<'_>) -> Result<bool, WorkerError> {
         let got = self.receive(memory)?;

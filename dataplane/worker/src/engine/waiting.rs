@@ -4,7 +4,7 @@ use super::{Engine, NAP, REPORT};
 use crate::WorkerError;
 use std::time::{Duration, Instant};
 use thc_protocol::worker::{SessionError, Workers};
-use thc_transport::PacketIo;
+use thc_transport::RetainedTx;
 
 /// Longest single sleep while what is to be sent next is computed elsewhere, since that cannot wake the
 /// engine.
@@ -16,7 +16,7 @@ const GATHER_PART: u32 = 16;
 const GATHER_MIN: Duration = Duration::from_micros(80);
 const GATHER_MAX: Duration = Duration::from_micros(200);
 
-impl<I: PacketIo> Engine<I> {
+impl<I: RetainedTx> Engine<I> {
     /// Waits until a packet comes, something is due, or `at_most` has passed. If the interface fails, so do
     /// the session and all its calls.
     pub fn wait(&mut self, at_most: Duration) {
