@@ -61,7 +61,7 @@ pub(crate) fn text(errno: i32) -> String {
     text.to_string_lossy().into_owned()
 }
 
-/// Why DPDK does not open a device.
+/// Returns why DPDK does not open a device.
 pub(crate) fn open_failure_text(errno: i32) -> String {
     match errno.saturating_abs() {
         // No bus has a driver of this name.

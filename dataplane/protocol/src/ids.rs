@@ -37,11 +37,10 @@ id!(
 );
 
 impl WorkerId {
-    /// What downstream packets carry when they name no worker (P1).
+    /// The number in downstream packets that name no worker (P1).
     pub const NONE: WorkerId = WorkerId(255);
 
     /// This worker's bit in `seen`; 0 for numbers that no job has.
-    #[must_use]
     pub const fn bit(self) -> u64 {
         if (self.0 as usize) < MAX_WORKERS { 1 << self.0 } else { 0 }
     }
@@ -59,20 +58,18 @@ impl From<WorkerId> for Rank {
     }
 }
 
-/// How many times a slot has been reused, modulo 2^32.
+/// The number of times that a slot has been reused, modulo 2^32 (P8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Round(pub u32);
 
 impl Round {
-    /// Whether `self` is newer than `other` by serial-number arithmetic (P9).
-    #[must_use]
+    /// Returns whether `self` is newer than `other` by serial-number arithmetic (P9).
     pub const fn newer_than(self, other: Round) -> bool {
         let ahead = self.0.wrapping_sub(other.0);
         ahead != 0 && ahead < 1 << 31
     }
 
     /// The round after this.
-    #[must_use]
     pub const fn next(self) -> Round {
         Round(self.0.wrapping_add(1))
     }
@@ -108,7 +105,6 @@ pub enum Lane {
 
 impl Lane {
     /// 4, 8 or 16.
-    #[must_use]
     pub const fn bits(self) -> u8 {
         match self {
             Lane::Bits4 => 4,
@@ -117,8 +113,7 @@ impl Lane {
         }
     }
 
-    /// The lane of so many bits, if there is one.
-    #[must_use]
+    /// The lane of this number of bits, if there is one.
     pub const fn from_bits(bits: u8) -> Option<Lane> {
         match bits {
             4 => Some(Lane::Bits4),
@@ -128,8 +123,7 @@ impl Lane {
         }
     }
 
-    /// The narrowest lane that holds sums of so many bits, 4 to 16.
-    #[must_use]
+    /// The narrowest lane that holds sums of this number of bits, 4 to 16.
     pub const fn narrowest(bits: u8) -> Option<Lane> {
         match bits {
             4 => Some(Lane::Bits4),
@@ -140,13 +134,12 @@ impl Lane {
     }
 
     /// The largest sum that fits.
-    #[must_use]
     pub const fn max_sum(self) -> u32 {
         (1 << self.bits()) - 1
     }
 }
 
-/// What a worker does about coordinates that do not come back.
+/// The policy of a worker for coordinates that do not come back (P48).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
     /// Send again until the RESULT comes (P20).

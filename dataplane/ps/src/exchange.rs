@@ -169,7 +169,7 @@ impl<H: PacketHandler, F: FnMut(SendFailure)> Answers for AtDevice<'_, H, F> {
     }
 
     #[inline]
-    fn expect(&self, packet: &[u8]) {
+    fn prefetch(&self, packet: &[u8]) {
         self.handler.expect(packet);
     }
 }

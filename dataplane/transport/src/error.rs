@@ -1,4 +1,4 @@
-//! What can go wrong between THC and a network.
+//! Errors between THC and a network.
 
 use std::io;
 

@@ -14,7 +14,7 @@ const MAX_HELD: usize = 256;
 /// A held-back datagram follows after at most this many later ones.
 const MAX_OVERTAKERS: u64 = 32;
 
-/// What a [`LossyIo`] injects.
+/// The faults that a [`LossyIo`] injects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossyConfig {
     /// Seed of all decisions.
@@ -39,7 +39,7 @@ impl Default for LossyConfig {
     }
 }
 
-/// What a [`LossyIo`] did, both directions together.
+/// The faults that a [`LossyIo`] has injected, in both directions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LossyStats {
     /// Datagrams dropped.
@@ -80,7 +80,7 @@ struct Held {
     until: Duration,
 }
 
-/// What happens to a datagram: how many copies go on now.
+/// The number of copies of a datagram that are passed on at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Nothing,
@@ -153,7 +153,6 @@ impl<T: PacketIo> LossyIo<T> {
     }
 
     /// The wrapped backend.
-    #[must_use]
     pub fn inner(&self) -> &T {
         &self.inner
     }
@@ -163,8 +162,7 @@ impl<T: PacketIo> LossyIo<T> {
         &mut self.inner
     }
 
-    /// What was injected so far.
-    #[must_use]
+    /// Returns the faults injected so far.
     pub fn injected_faults(&self) -> LossyStats {
         let (out, back) = (self.outgoing.stats, self.incoming.stats);
         LossyStats {
@@ -210,7 +208,7 @@ impl<T: PacketIo> LossyIo<T> {
         Ok(())
     }
 
-    /// When time alone makes the next held-back datagram due.
+    /// Returns when time alone makes the next held-back datagram due.
     fn next_release(&self) -> Option<Duration> {
         self.outgoing.held.iter().chain(&self.incoming.held).map(|held| held.until).min()
     }

@@ -4,7 +4,7 @@ use std::{io, time::Duration};
 
 use crate::{MAX_DATAGRAM, Origin, Peer, Run, TransportError, Waker, datagram::header_len};
 
-/// What takes runs received.
+/// A receiver of runs.
 pub(crate) type Receiver<'a> = dyn FnMut(Run<'_>) + 'a;
 
 /// Sends and receives UDP datagrams in bursts.
@@ -133,7 +133,7 @@ pub trait RetainedTx: PacketIo {
     }
 }
 
-/// What a backend sent and received. Bytes are counted from the IP header upwards, that is the payload plus
+/// The traffic of a backend. Bytes are counted from the IP header upwards, that is the payload plus
 /// [`header_len`] per datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoStats {

@@ -1,4 +1,4 @@
-//! What becomes of a packet for a slot: it opens the slot, is added, or is answered (P9 to P17).
+//! A packet for a slot opens the slot, is added to it, or is answered (P9 to P17).
 
 use super::admission::Admission;
 use super::job::{Job, Receivers};
@@ -12,7 +12,7 @@ use crate::wire::{
 use crate::{Ecn, Round, WorkerId};
 use std::ops::Range;
 
-/// Where P3 has the value.
+/// The bytes of the value (P3).
 const NORM_VALUE: Range<usize> = 4..8;
 
 /// An answer that is no result: the header of the packet answered, with another kind (P1).
@@ -74,7 +74,7 @@ struct Arrival<'a> {
     pass: &'a Admission,
     head: &'a [u8; HEADER_LEN],
     payload: &'a [u8],
-    /// What its answer carries (P46).
+    /// The ECN bits of its answer (P46).
     answered: Ecn,
 }
 
@@ -137,13 +137,13 @@ impl Job {
         let Job { config, counters, receivers, slots, .. } = self;
         let (round, slot) = Header::place_of(head);
         let (state, packet) = slots.get_mut::<NORM>(slot).ok_or(DropReason::Slot)?;
-        // Of the slot's round other packets have the same length of results (P14).
+        // The other packets of the slot's round have the same length of results (P14).
         let packet = packet.get_mut(..pass.slot_len).ok_or(DropReason::Length)?;
         let like = pass.template();
         let nudge = like.flags & FLAG_NUDGE != 0;
-        // P46: of data, who may be told of a queue's mark is; norms know none.
+        // P46 marks: only answers to data may be marked.
         let answered = if NORM { Ecn::NotEct } else { ecn.of_answer() };
-        // A norm slot has its tag for that.
+        // A norm slot compares tags instead.
         let head_of = if NORM { Default::default() } else { (like.kind as u8, like.table) };
         let newer = round.newer_than(state.round);
         let fresh = state.seen == 0 || newer;

@@ -14,15 +14,15 @@ pub trait Kernels {
     /// A slot whose sums travel in fewer bits is complete: converts its lanes to what travels (P44),
     /// [`Form::result_len`] bytes at their front. The bytes after that are then meaningless.
     fn pack(form: Form, lanes: &mut [u8]);
-    /// This memory of a slot is about to be used, so it may be prefetched. Nothing else changes.
-    fn expect(_memory: &[u8]) {}
+    /// Prefetches the memory of a slot, which is about to be used. Nothing else changes.
+    fn prefetch(_memory: &[u8]) {}
 }
 
 /// Plain Rust, one lane at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Scalar;
 
-/// The so-and-so-many-th index of a packet.
+/// The `i`-th index of a packet.
 fn index(packed: &[u8], width: usize, i: usize) -> u8 {
     let (byte, bit) = (i * width / 8, i * width % 8);
     let two = u16::from_be_bytes([packed[byte], packed.get(byte + 1).copied().unwrap_or(0)]);

@@ -1,4 +1,4 @@
-//! What passes between levels: from the root through a rack to its members (P36), and MISMATCH of a rack
+//! Packets that pass between levels: from the root through a rack to its members (P36), and MISMATCH of a rack
 //! through its root (P37).
 
 use super::job::Job;
@@ -49,7 +49,7 @@ impl Job {
 }
 
 impl<K: Kernels> Aggregator<K> {
-    /// What to do with a packet of a kind that no slot takes; `None` if this aggregator does not pass it on.
+    /// Passes on a packet of a kind that no slot takes; `None` if this aggregator does not.
     #[inline]
     pub(super) fn relay(
         &mut self,

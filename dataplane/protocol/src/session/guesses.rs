@@ -14,7 +14,7 @@ const OF_GUESSERS: Allowance = Allowance { burst: 100, each: Duration::from_mill
 const OF_OTHERS: Allowance = Allowance { burst: 2000, each: Duration::from_millis(2) };
 /// For how long an address counts as one that has guessed.
 const REMEMBERED: Duration = Duration::from_secs(60);
-/// How many addresses are remembered. Beyond that, the one that guessed longest ago is forgotten.
+/// Most addresses that are remembered. Beyond that, the one that guessed longest ago is forgotten.
 const ADDRESSES: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ struct Guesser {
     last: Duration,
 }
 
-/// Who has guessed how often.
+/// The guesses of each address.
 #[derive(Default)]
 pub(super) struct Guesses {
     of_guessers: Bucket,
@@ -56,7 +56,7 @@ pub(super) struct Guesses {
     by_address: BTreeMap<IpAddr, Guesser>,
 }
 
-/// What counts as one address (P22): for IPv6 the first 64 bits, since a host can have any number of
+/// Returns the part of an address that is counted (P22): of IPv6 the first 64 bits, since a host can have any number of
 /// addresses that begin with them.
 fn bucket_address(address: IpAddr) -> IpAddr {
     match address {
@@ -77,7 +77,7 @@ impl Guesses {
         self.by_address.get(&address).filter(|guesser| now.saturating_sub(guesser.last) < REMEMBERED)
     }
 
-    /// Whether JOINs from there are ignored for now, since a right cookie among too many guesses would also
+    /// Returns whether JOINs from there are ignored for now, since a right cookie among too many guesses would also
     /// be a guess.
     pub fn is_exhausted(&self, now: Duration, from: IpAddr) -> bool {
         match self.guesser(now, bucket_address(from)) {

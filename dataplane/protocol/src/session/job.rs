@@ -14,7 +14,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct JobState {
     pub(super) job: StaticJob,
-    /// The policy by which it has members, and what that policy knows of them.
+    /// The policy of membership, with its own state.
     pub(super) seating: Seating,
     /// Cookie of the session that runs.
     pub(super) session: Option<Cookie>,
@@ -169,7 +169,7 @@ impl JobState {
     pub(super) fn welcome(&self, worker: WorkerId, session: Cookie, peer: &Peer) -> Action {
         let welcome = &self.job.welcome;
         let credit = self.seating.uplink().map_or(welcome.credit, |uplink| uplink.credit(welcome.credit));
-        // A rack tells marks only if its root does, too (P46).
+        // A rack reports marks only if its root does, too (P46).
         let marks = welcome.marks && self.seating.uplink().is_none_or(Uplink::tells_marks);
         let body = Welcome { session, nonce: peer.nonce, marks, credit, ..*welcome }.to_bytes();
         packet(peer.addr, &self.header(Kind::Welcome, worker, session), &body)
@@ -184,7 +184,7 @@ impl JobState {
         packet(to, &header, &body)
     }
 
-    /// Whether a session has ended here. A session that neither runs nor has ended was lost in a restart, or
+    /// Returns whether a session has ended here. A session that neither runs nor has ended was lost in a restart, or
     /// was never here.
     pub(super) fn is_over(&self, session: Cookie) -> bool {
         let ended = self.ended.as_ref().map(|ended| ended.session);
@@ -197,7 +197,7 @@ impl JobState {
         packet(to, &self.header(Kind::Ask, leave.worker, leave.cookie), &Ask { nonce }.to_bytes())
     }
 
-    /// ASK to a member whose number somebody else wants (P24).
+    /// ASK to a member whose number another worker wants (P24).
     pub(super) fn ask(&self, worker: WorkerId, session: Cookie, member: &Peer) -> Action {
         let body = Ask { nonce: member.nonce }.to_bytes();
         packet(member.addr, &self.header(Kind::Ask, worker, session), &body)
@@ -209,7 +209,7 @@ impl JobState {
         seats.filter_map(|(worker, peer)| Some((worker, peer.as_ref()?)))
     }
 
-    /// Whether somebody who is here sends from there.
+    /// Returns whether a member, or a worker that waits, sends from there.
     pub(super) fn knows(&self, from: SocketAddr) -> bool {
         let claims = self.seating.claims().map_or(&[][..], |claims| &claims.by_seat);
         self.peers.iter().chain(claims).flatten().any(|p| p.addr == from)
@@ -235,7 +235,7 @@ impl JobState {
         packets: Option<Duration>,
     ) -> Option<Vec<Action>> {
         let worker = header.worker;
-        // Nobody else can send from the address of a member that runs.
+        // Only the member can send from its address while it runs.
         let member = self.peers.get_mut(usize::from(worker.0))?.as_mut();
         let member = member.filter(|member| member.addr != from)?;
         let (claim, member) = (member.claim(now, packets), *member);
@@ -259,7 +259,7 @@ pub(super) fn packet(to: SocketAddr, header: &Header, body: &[u8]) -> Action {
     Action::Send(to, bytes)
 }
 
-/// REFUSED to whoever sent a JOIN with this header, because of `worker`.
+/// REFUSED to the sender of a JOIN with this header, because of `worker`.
 pub(super) fn refusal(to: SocketAddr, join: &Header, reason: RefuseReason, worker: WorkerId) -> Action {
     let answer = Header { kind: Kind::Refused, flags: 0, count: 0, num_workers: 0, ..*join };
     packet(to, &answer, &Refused { reason, worker }.to_bytes())

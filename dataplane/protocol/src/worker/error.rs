@@ -1,11 +1,11 @@
-//! How calls and sessions fail.
+//! Errors of calls and sessions.
 
 use crate::wire::{Change, Norm};
 use crate::{Rank, Round, SlotId, TableId, WorkerId};
 use std::fmt;
 use std::time::Duration;
 
-/// A call fails on all workers alike; the session goes on.
+/// A call fails on all workers alike; the session continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name them")]
 pub enum CallError {

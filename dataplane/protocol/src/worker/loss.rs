@@ -1,5 +1,5 @@
-//! What a worker does where packets may be lost for good (P48): `best-effort` gives data up at a deadline, and
-//! with a quorum below n the others go on without whoever is late.
+//! Packets that are lost for good (P48): `best-effort` gives data up at a deadline, and
+//! with a quorum below n the others continue without a late worker.
 
 use super::error::SessionError;
 use super::stream::{PacketId, Tx};
@@ -9,8 +9,7 @@ use crate::wire::{Header, Kind, Norm, Straggler};
 use std::time::Duration;
 
 impl Parameters {
-    /// Whether a packet may be given up, or come too late for its sum.
-    #[must_use]
+    /// Returns whether a packet may be given up, or come too late for its sum.
     pub fn may_lose(&self) -> bool {
         self.policy == Policy::BestEffort || self.by_quorum()
     }

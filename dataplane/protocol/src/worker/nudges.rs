@@ -14,11 +14,11 @@ const LEAVING: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 struct Absence {
     slot: (SlotId, Round),
-    /// When the first NUDGE showed it.
+    /// The time of the first NUDGE that showed it.
     since: Duration,
 }
 
-/// What the packets of one stream wait for.
+/// The workers that the packets of one stream wait for.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     /// Workers that the latest NUDGE has shown to be missing, one bit each.
@@ -27,7 +27,7 @@ pub(super) struct Waits {
     absence: Option<Absence>,
 }
 
-/// What packets wait for.
+/// The workers and racks that packets wait for.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
     pub norm: Waits,

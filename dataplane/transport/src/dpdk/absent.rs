@@ -12,32 +12,28 @@ impl DpdkIo {
     /// Always fails.
     ///
     /// # Errors
-    /// What is wrong with the settings, else [`TransportError::NoDpdk`].
+    /// [`TransportError::Setting`] for settings that make no sense, else [`TransportError::NoDpdk`].
     pub fn open(config: &DpdkConfig, _first_port: u16, _queues: u16) -> Result<Vec<Self>, TransportError> {
         config.check()?;
         Err(TransportError::NoDpdk)
     }
 
-    /// How many datagrams the receive rings hold.
-    #[must_use]
+    /// Returns how many datagrams the receive rings hold.
     pub fn recv_capacity(&self) -> usize {
         match self.0 {}
     }
 
     /// Frames the devices dropped because the receive rings were full.
-    #[must_use]
     pub fn recv_overflows(&self) -> u64 {
         match self.0 {}
     }
 
-    /// What the devices are, and how their links are at this moment.
-    #[must_use]
+    /// Returns the devices, with the state of their links at this moment.
     pub fn devices(&self) -> Vec<DeviceInfo> {
         match self.0 {}
     }
 
-    /// What became of frames that were no datagrams for this endpoint.
-    #[must_use]
+    /// Returns the counters of frames that were no datagrams for this endpoint.
     pub fn frame_counts(&self) -> FrameCounts {
         match self.0 {}
     }

@@ -1,4 +1,4 @@
-//! What became of frames.
+//! Counters of frames.
 
 use super::frame::Foreign;
 
@@ -11,7 +11,6 @@ macro_rules! counts {
 
         impl $name {
             /// All of them by their names.
-            #[must_use]
             pub fn by_name(&self) -> [(&'static str, u64); $count] {
                 [$((stringify!($field), self.$field)),*]
             }
@@ -20,7 +19,7 @@ macro_rules! counts {
 }
 
 counts! {
-    /// What became of frames that were not datagrams for this endpoint.
+    /// The frames that were not datagrams for this endpoint, and the datagrams that were not sent.
     pub struct FrameCounts[19] {
         /// ARP requests for this endpoint's address, answered.
         arp_answered,

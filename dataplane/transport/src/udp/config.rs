@@ -1,4 +1,4 @@
-//! What a kernel UDP socket is opened with.
+//! The settings of a kernel UDP socket.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -18,7 +18,7 @@ pub struct UdpConfig {
     pub recv_buffer: usize,
     /// Requested send buffer, counted likewise; the limit without CAP_NET_ADMIN is `net.core.wmem_max` × 2.
     pub send_buffer: usize,
-    /// How long the kernel polls the NIC before it sleeps in a receive (SO_BUSY_POLL); `None`
+    /// The time for which the kernel polls the NIC before it sleeps in a receive (SO_BUSY_POLL); `None`
     /// leaves the host's setting. More than the host's setting needs CAP_NET_ADMIN.
     pub busy_poll: Option<Duration>,
     /// Have the kernel report what hosts say by ICMP (IP_RECVERR), for
@@ -36,7 +36,6 @@ pub struct UdpConfig {
 
 impl UdpConfig {
     /// The defaults on `addr`: 8 MiB to receive, 4 MiB to send, offloads on, no busy polling, sources by route.
-    #[must_use]
     pub const fn new(addr: SocketAddr) -> Self {
         Self {
             addr,

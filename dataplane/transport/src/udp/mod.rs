@@ -31,17 +31,17 @@ use crate::{
     IoStats, MAX_DATAGRAM, PacketIo, Peer, RetainedTx, Run, TransportError, Waker, packet_io::check_segment,
 };
 
-/// How long one run may wait for room in the send buffer, in all, before the rest of it counts as lost: a
+/// The time that one run may wait for room in the send buffer, in all, before the rest of it counts as lost: a
 /// caller that is stuck here cannot receive.
 const SEND_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Packet I/O over one kernel UDP socket. It can move to another thread, so that every core may have one.
 pub struct UdpIo {
     socket: UdpSocket,
-    /// What was received last.
+    /// The runs received last.
     burst: Burst,
     gso: bool,
-    /// Where answers leave from, if that is not left to routes.
+    /// The source addresses of answers, if these are not left to routes.
     sources: Option<Sources>,
     start: Instant,
     stats: IoStats,
@@ -75,18 +75,16 @@ impl UdpIo {
     }
 
     /// The receive buffer obtained, in bytes as the kernel accounts them.
-    #[must_use]
     pub fn recv_buffer(&self) -> usize {
         self.socket.recv_buffer
     }
 
     /// The send buffer obtained, in bytes as the kernel accounts them.
-    #[must_use]
     pub fn send_buffer(&self) -> usize {
         self.socket.send_buffer
     }
 
-    /// How many datagrams of `datagram_len` payload bytes the receive buffer holds at least, so
+    /// Returns how many datagrams of `datagram_len` payload bytes the receive buffer holds at least, so
     /// that a sender with no more than this many under way can't overflow it.
     ///
     /// An estimate on the safe side: the kernel charges a datagram with the memory it occupies,
@@ -94,7 +92,6 @@ impl UdpIo {
     /// power of two, and NIC drivers rarely use less than half a page) plus the packet
     /// descriptor. And of what was read already, up to a quarter of the buffer may still be
     /// charged, because Linux returns it in portions of that size.
-    #[must_use]
     pub fn recv_capacity(&self, datagram_len: usize) -> usize {
         const LINK_HEADERS_AND_HEADROOM: usize = 14 + 64;
         const SHARED_INFO: usize = 320;
@@ -108,7 +105,7 @@ impl UdpIo {
         (self.socket.recv_buffer / 4 * 3) / block.saturating_add(DESCRIPTOR)
     }
 
-    /// How often the kernel dropped a datagram, or a merged run of them, because the receive
+    /// Returns how often the kernel dropped a datagram, or a merged run of them, because the receive
     /// buffer was full.
     ///
     /// # Errors
@@ -119,12 +116,11 @@ impl UdpIo {
 
     /// The latest refusal counted in [`IoStats::send_errors`], and the peer to which data was being sent when
     /// it was reported.
-    #[must_use]
     pub fn last_send_error(&self) -> Option<(Peer, io::Error)> {
         self.last_send_error.map(|(to, errno)| (to, io::Error::from_raw_os_error(errno)))
     }
 
-    /// Whether runs are handed to the kernel in one piece: configured, and not refused by the
+    /// Returns whether runs are handed to the kernel in one piece: configured, and not refused by the
     /// kernel or a device so far.
     #[cfg(test)]
     pub(crate) fn segments_runs(&self) -> bool {
@@ -175,8 +171,7 @@ impl UdpIo {
         Ok((datagrams, self.burst.runs()))
     }
 
-    /// Whether the kernel reports the ECN bits of received datagrams.
-    #[must_use]
+    /// Returns whether the kernel reports the ECN bits of received datagrams.
     pub fn reads_ecn(&self) -> bool {
         self.socket.reads_ecn
     }
@@ -216,7 +211,7 @@ impl UdpIo {
     }
 }
 
-/// What a failed system call means for the datagrams it carried.
+/// The meaning of a failed system call for the datagrams that it carried.
 enum Refusal {
     /// No room in the send buffer now.
     Full,

@@ -100,5 +100,5 @@ pub(super) struct Recovery {
     pub not_before: Duration,
 }
 
-/// When a packet that seems to be lost is looked at again, and its seq.
+/// The time at which a packet that seems to be lost is looked at again, and its seq.
 pub(super) type Suspect = Reverse<(Duration, u64)>;

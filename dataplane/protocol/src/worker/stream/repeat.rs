@@ -1,4 +1,4 @@
-//! When packets are sent again (P20 retransmission, P40 who asks).
+//! Retransmission (P20), and which worker asks for a packet (P40).
 //!
 //! There are three signs of loss: results of packets that were sent well after one; results that cease to
 //! come; and a time-out in which nothing comes, after which everything outstanding may be lost.
@@ -177,8 +177,7 @@ impl Stream {
         *tries = (*tries + 1).min(MAX_TRIES);
     }
 
-    /// Whether this worker is the one to ask for (slot, round), which it has sent (P40).
-    #[must_use]
+    /// Returns whether this worker is the one to ask for (slot, round), which it has sent (P40).
     pub fn asks_for(&self, slot: SlotId, round: Round) -> bool {
         self.packets.find(slot, round).is_some_and(|index| self.asks(index))
     }
@@ -201,7 +200,7 @@ impl Stream {
         let Some(index) = self.packets.find(slot, round) else { return false };
         if self.packets.find_outstanding(slot, round).is_some() {
             let entry = self.packets.entries[index];
-            // What has just been sent may still be on its way, and so may what nothing sent later has overtaken.
+            // A packet that has just been sent may still be on its way, and so may one that no later packet has overtaken.
             let crowded = self.rtt.is_crowded();
             if self.rtt.is_round_trip(now.saturating_sub(entry.send_time()))
                 && entry.number < self.queue(index).answered
@@ -250,7 +249,7 @@ impl Stream {
         (usual << self.repairs.reordered).min((share / 2).max(REORDER_MIN))
     }
 
-    /// How long after a result, without one of a later packet, the packets sent before it count as lost.
+    /// Returns how long after a result, without one of a later packet, the packets sent before it count as lost.
     fn settling_time(&self) -> Duration {
         self.rtt.settling_time() * (1 << self.repairs.reordered)
     }
@@ -279,7 +278,7 @@ impl Stream {
         (seq < self.next).then(|| self.packets.index(seq))
     }
 
-    /// Whether a seq is outstanding and not known to be overtaken.
+    /// Returns whether a seq is outstanding and not known to be overtaken.
     fn is_unchecked(&self, seq: u64) -> bool {
         self.packets.is_outstanding(seq) && !self.packets.loss(self.packets.index(seq)).overtaken
     }
@@ -316,7 +315,7 @@ impl Stream {
         }
     }
 
-    /// When this is due, while anything is outstanding.
+    /// Returns when this is due, while anything is outstanding.
     pub(super) fn due_at(&self, timer: Timer) -> Option<Duration> {
         if !self.is_busy() {
             return None;
@@ -337,13 +336,12 @@ impl Stream {
         self.due_at(timer).is_some_and(|at| at <= now)
     }
 
-    /// When [`Self::repeat`] has something to do, if anything is outstanding.
-    #[must_use]
+    /// Returns when [`Self::repeat`] has something to do, if anything is outstanding.
     pub fn deadline(&self) -> Option<Duration> {
         Timer::ALL.into_iter().filter_map(|timer| self.due_at(timer)).min()
     }
 
-    /// When packets before the last results will be lost, if no later ones come.
+    /// Returns when packets before the last results will be lost, if no later ones come.
     fn settled_at(&self) -> Option<Duration> {
         let waits = |queue: &&Queue| {
             let number = self.packets.entries[self.packets.index(queue.checked)].number;
@@ -353,8 +351,7 @@ impl Stream {
         Some(at + self.settling_time())
     }
 
-    /// Whether packets with NUDGE have been sent and nothing has come for a time-out.
-    #[must_use]
+    /// Returns whether packets with NUDGE have been sent and nothing has come for a time-out.
     pub fn is_deaf(&self) -> bool {
         self.is_busy() && self.timing.timeouts > NUDGE_AFTER
     }

@@ -41,13 +41,13 @@ pub struct DpdkTx {
     flows: Flows,
     /// Bytes of the largest IPv4 packet.
     mtu: usize,
-    /// Whether a device leaves UDP's checksums to us.
+    /// True if a device leaves UDP's checksums to us.
     sums: bool,
     pub(super) stats: IoStats,
     pub(super) counts: FrameCounts,
 }
 
-/// Why a datagram does not go out.
+/// The reason why a datagram does not go out.
 enum Unsent {
     /// Nobody knows yet where the receiver is.
     Unresolved,
@@ -305,7 +305,7 @@ impl DpdkTx {
     #[inline]
     fn try_take(&mut self) -> Option<Mbuf> {
         if self.free.is_empty() && !self.pool.fill(&mut self.free) {
-            // What is waiting to be sent holds packets too.
+            // Packets that wait to be sent are taken, too.
             self.flush();
             self.pool.fill(&mut self.free);
         }
@@ -360,7 +360,7 @@ impl DpdkTx {
         let mut packet = self.take()?;
         packet.append(payload.len())?.copy_from_slice(payload);
         let mut shared = SharedMbuf::new(packet)?;
-        shared.expect(u16::try_from(receivers).ok()?);
+        shared.add_references(u16::try_from(receivers).ok()?);
         Some(shared)
     }
 

@@ -7,7 +7,7 @@ use thc_dpdk::{Batch, PortInfo, TxQueue};
 use crate::link::MacAddr;
 use crate::link::frame::Checksums;
 
-/// How long to wait for a full send ring before the remaining packets count as lost.
+/// The wait for a full send ring before the remaining packets count as lost.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// One device's send queue.
@@ -15,7 +15,7 @@ pub(super) struct Out {
     pub queue: TxQueue,
     pub mac: MacAddr,
     pub checksums: Checksums,
-    /// Whether a packet may have several segments.
+    /// True if a packet may have several segments.
     pub multi_segment: bool,
     /// Packets that wait to be handed to the device.
     pub batch: Batch,
