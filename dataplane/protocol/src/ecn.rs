@@ -1,6 +1,6 @@
 //! Congestion marks of IP headers (RFC 3168).
 
-/// The low two bits of IPv4's TOS byte, of a datagram that is received or sent (P46).
+/// The low two bits of IPv4's TOS byte, of a datagram that is received or sent (P46 marks).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ecn {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Most workers a job can have: one bit each in a slot's `seen` (P8).
+/// Most workers a job can have: one bit each in a slot's `seen` (P8 slots and rounds).
 pub const MAX_WORKERS: usize = 64;
 
 macro_rules! id {
@@ -24,7 +24,7 @@ id!(
     JobId(u16)
 );
 id!(
-    /// A slot's number within its job and class (P8).
+    /// A slot's number within its job and class.
     SlotId(u16)
 );
 id!(
@@ -37,7 +37,7 @@ id!(
 );
 
 impl WorkerId {
-    /// The number in downstream packets that name no worker (P1).
+    /// The number in downstream packets that name no worker (P1 header).
     pub const NONE: WorkerId = WorkerId(255);
 
     /// This worker's bit in `seen`; 0 for numbers that no job has.
@@ -47,8 +47,7 @@ impl WorkerId {
 }
 
 id!(
-    /// A worker's number among all workers of its job, over all racks; without racks its number in the job
-    /// (P34).
+    /// A worker's number among all workers of its job, over all racks (P34 levels); without racks its number in the job.
     Rank(u16)
 );
 
@@ -58,7 +57,7 @@ impl From<WorkerId> for Rank {
     }
 }
 
-/// The number of times that a slot has been reused, modulo 2^32 (P8).
+/// The number of times that a slot has been reused, modulo 2^32 (P8 slots and rounds).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Round(pub u32);
 
@@ -113,16 +112,6 @@ impl Lane {
         }
     }
 
-    /// The lane of this number of bits, if there is one.
-    pub const fn from_bits(bits: u8) -> Option<Lane> {
-        match bits {
-            4 => Some(Lane::Bits4),
-            8 => Some(Lane::Bits8),
-            16 => Some(Lane::Bits16),
-            _ => None,
-        }
-    }
-
     /// The narrowest lane that holds sums of this number of bits, 4 to 16.
     pub const fn narrowest(bits: u8) -> Option<Lane> {
         match bits {
@@ -139,10 +128,10 @@ impl Lane {
     }
 }
 
-/// The policy of a worker for coordinates that do not come back (P48).
+/// The policy of a worker for coordinates that do not come back (P48 loss policies).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// Send again until the RESULT comes (P20).
+    /// Send again until the RESULT comes.
     #[default]
     Reliable,
     /// Send once; after the deadline they count as zero.

@@ -30,7 +30,7 @@ pub(super) struct Admission {
     pub table: Lookup,
     /// Length of its slot's header and lanes.
     pub slot_len: usize,
-    /// Length of its slot's result, header included: less if sums travel in fewer bits (P44).
+    /// Length of its slot's result, header included: less if sums travel in fewer bits.
     pub answer_len: usize,
 }
 

@@ -17,7 +17,7 @@ pub struct JobConfig {
     pub workers: u8,
     /// Workers that complete a slot, 1 to n.
     pub quorum: u8,
-    /// True if a packet may be any number of rounds ahead of its slot (P9): see [`Self::may_skip`].
+    /// True if a packet may be any number of rounds ahead of its slot: see [`Self::may_skip`].
     pub skip: bool,
     /// S: even, 2 to 65536.
     pub data_slots: u32,
@@ -45,7 +45,7 @@ impl JobConfig {
         JobConfig { quorum, skip, data_slots, norm_slots, ..JobConfig::new(job, cookie, workers, tables) }
     }
 
-    /// Returns whether workers may go on without a slot: `skip` of a job of this policy and quorum (P9).
+    /// Returns whether workers may go on without a slot: `skip` of a job of this policy and quorum (P9 newer).
     pub fn may_skip(policy: Policy, quorum: u8, workers: u8) -> bool {
         policy == Policy::BestEffort || quorum < workers
     }
@@ -81,7 +81,7 @@ impl JobConfig {
         Ok(())
     }
 
-    /// Checks that the sum of n values of a table fits its lanes (P6), on every level (P34).
+    /// Checks that the sum of n values of a table fits its lanes (P6 tables), on every level (P34 levels).
     ///
     /// # Errors
     /// [`JobConfigError::LaneOverflow`], [`JobConfigError::RackLanes`].

@@ -1,4 +1,4 @@
-//! An aggregator's counters: for each job and worker packets, bytes, events and drop reasons (P7).
+//! An aggregator's counters: for each job and worker packets, bytes, events and drop reasons (P7 membership).
 
 use crate::{MAX_WORKERS, WorkerId};
 
@@ -50,9 +50,9 @@ counted! {
         Slot = "slot",
         /// DATA with a table that the job does not have.
         Table = "table",
-        /// Too far ahead of its slot (P9).
+        /// Too far ahead of its slot (P9 newer).
         Round = "round",
-        /// Another kind or table than the slot's round has (P14).
+        /// Another kind or table than the slot's round has (P14 different collectives).
         Mixed = "mixed",
     }
 }
@@ -60,17 +60,17 @@ counted! {
 counted! {
     /// The effect of a packet that was let in.
     pub enum Event[6] {
-        /// The first of its round (P10).
+        /// The first of its round (P10 newer round).
         Opened = "opened",
-        /// Added to a slot (P11).
+        /// Added to a slot (P11 new worker).
         Added = "added",
-        /// Already in the slot (P12).
+        /// Already in the slot (P12 duplicates).
         Duplicate = "duplicate",
-        /// The slot was complete without it (P13).
+        /// The slot was complete without it (P13 completion).
         Late = "late",
-        /// Its round was over (P15).
+        /// Its round was over (P15 older round).
         Stale = "stale",
-        /// A packet of another all-reduce (P14).
+        /// A packet of another all-reduce (P14 different collectives).
         Mismatch = "mismatch",
     }
 }
@@ -96,7 +96,7 @@ impl GlobalCounters {
 pub enum Outcome {
     /// It changed a slot or was answered: see the event.
     Handled(Event),
-    /// It came from the root, and all members of this rack have it now (P36).
+    /// It came from the root, and all members of this rack have it now (P36 passed on).
     Passed,
     /// It was dropped and changed nothing.
     Dropped(DropReason),
@@ -126,7 +126,7 @@ pub struct JobCounters {
     pub resent: u64,
     /// NUDGEs passed on.
     pub nudges: u64,
-    /// Packets of the root that a rack has passed on (P36).
+    /// Packets of the root that a rack has passed on.
     pub passed: u64,
 }
 

@@ -26,7 +26,7 @@ impl Endpoint {
 
 /// The receiver of an aggregator's packets.
 pub trait Sink {
-    /// One packet to one member, to leave with these bits (P46).
+    /// One packet to one member, to leave with these bits (P46 marks).
     fn unicast(&mut self, to: Endpoint, ecn: Ecn, packet: &[u8]);
     /// One packet to each member of a job that gets copies. `members` is never empty and stays the same for a
     /// job until its membership is changed.

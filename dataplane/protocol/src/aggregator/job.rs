@@ -71,7 +71,7 @@ pub(super) struct Job {
     pub receivers: Receivers,
     /// The tables it may use, by id.
     tables: Vec<Option<Lookup>>,
-    /// These tables, and those that were removed since: slots may be half filled with their values (P6).
+    /// These tables, and those that were removed since: slots may be half filled with their values.
     used: Vec<Option<Lookup>>,
     pub slots: Slots,
 }
@@ -129,7 +129,7 @@ impl Job {
         }
     }
 
-    /// Returns whether slots may hold values of a table under this id that differ from these (P6).
+    /// Returns whether slots may hold values of a table under this id that differ from these (P6 tables).
     pub fn used_otherwise(&self, id: TableId, table: &Lookup) -> bool {
         self.used[usize::from(id.0)].is_some_and(|used| used != *table)
     }
@@ -148,7 +148,7 @@ impl Job {
         std::mem::replace(&mut self.counters, JobCounters::new())
     }
 
-    /// P7 from reason 5 on, except for what depends on the slot's state. Returns the table for DATA, and any
+    /// Checks P7 membership from reason 5 on, except for what depends on the slot's state. Returns the table for DATA, and any
     /// table for other kinds.
     pub fn admit(&self, from: Endpoint, header: &Header, payload: &[u8]) -> Result<Lookup, DropReason> {
         self.admit_member(from, header)?;
@@ -166,7 +166,7 @@ impl Job {
         table.ok_or(DropReason::Table)
     }
 
-    /// P7 from reason 5 to 8.
+    /// Checks P7 membership from reason 5 to 8.
     fn admit_member(&self, from: Endpoint, header: &Header) -> Result<(), DropReason> {
         if header.cookie != self.config.cookie {
             return Err(DropReason::Cookie);
@@ -183,7 +183,7 @@ impl Job {
         Ok(())
     }
 
-    /// P37: the same of a MISMATCH that a rack sends.
+    /// P37 roots: checks a MISMATCH that a rack sends.
     pub fn admit_mismatch(&self, from: Endpoint, header: &Header, payload: &[u8]) -> Result<(), DropReason> {
         self.admit_member(from, header)?;
         if payload.len() != header.kind.payload_len(Form::USUAL) {

@@ -18,7 +18,7 @@ pub struct Racks {
     pub total: u16,
 }
 
-/// The level of an aggregator in a job (P34).
+/// The level of an aggregator in a job (P34 levels).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// The only one: its sums are results.
@@ -32,7 +32,7 @@ pub enum Level {
         rack: WorkerId,
         /// The address of the root's first port.
         root: Endpoint,
-        /// UDP ports over which the root's slots are spread (P21).
+        /// UDP ports over which the root's slots are spread.
         ports: u8,
     },
     /// The root: its members are racks.
@@ -71,7 +71,7 @@ impl Level {
 }
 
 impl Racks {
-    /// Lanes of a rack's sums of a table (P34).
+    /// Lanes of a rack's sums of a table (P34 levels).
     pub fn sums(&self, table: &Lookup) -> Lane {
         let sum = u32::from(self.largest) * u32::from(table.granularity());
         if sum <= Lane::Bits8.max_sum() && !table.form.is_identity() { Lane::Bits8 } else { Lane::Bits16 }

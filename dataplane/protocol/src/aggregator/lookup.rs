@@ -47,7 +47,7 @@ impl Lookup {
     }
 }
 
-/// A fault of a lookup table (P6).
+/// A fault of a lookup table (P6 tables).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name them")]
 pub enum TableError {

@@ -42,7 +42,7 @@ pub struct Aggregator<K: Kernels = Scalar> {
     jobs: Vec<Option<Box<Job>>>,
     tables: Vec<Option<Lookup>>,
     counters: GlobalCounters,
-    /// To be forgotten with every change of what P7 looks at.
+    /// Forgotten with every change of the configuration that P7 looks at.
     admissions: Admissions,
     memory_limit: usize,
     /// True if jobs take more than stays in the caches near a core.
@@ -123,7 +123,7 @@ impl<K: Kernels> Aggregator<K> {
         if place == UNUSED { None } else { self.jobs[place as usize].as_deref_mut() }
     }
 
-    /// Installs a lookup table (P6).
+    /// Installs a lookup table (P6 tables).
     ///
     /// # Errors
     /// [`JobConfigError::TableInUse`] if a job uses another table under this id.
@@ -151,11 +151,11 @@ impl<K: Kernels> Aggregator<K> {
     }
 
     /// Installs or changes a job. Its slots keep their state if cookie, workers, quorum and
-    /// slots stay the same, and are emptied otherwise (P24). Members below n and counters stay in any case.
+    /// slots stay the same, and are emptied otherwise (P24 incarnations). Members below n and counters stay in any case.
     ///
     /// # Errors
     /// [`JobConfigError`] if the numbers do not fit together, a table is missing, has changed since the job used
-    /// it or n·g overflows the lane (P6), or the slots need more memory than is allowed.
+    /// it or n·g overflows the lane (P6 tables), or the slots need more memory than is allowed.
     pub fn install_job(&mut self, config: JobConfig) -> Result<(), JobConfigError> {
         config.check()?;
         self.admissions = Admissions::NONE;
@@ -271,7 +271,7 @@ impl<K: Kernels> Aggregator<K> {
         self.handle_with(from, Ecn::NotEct, packet, sink)
     }
 
-    /// Handles one packet that came with these ECN bits (P46).
+    /// Handles one packet that came with these ECN bits (P46 marks).
     #[inline]
     pub fn handle_with(&mut self, from: Endpoint, ecn: Ecn, packet: &[u8], sink: &mut impl Sink) -> Outcome {
         let Some((head, payload)) = packet.split_first_chunk() else {
@@ -303,7 +303,7 @@ impl<K: Kernels> Aggregator<K> {
         }
     }
 
-    /// P7 up to reason 11. A packet that is dropped is counted here.
+    /// Checks P7 membership up to reason 11. Counts a packet that is dropped.
     #[inline(never)]
     fn admit(&mut self, from: Endpoint, packet: &[u8]) -> Result<Admission, DropReason> {
         let found = Header::parse(packet).map_err(|error| match error {

@@ -18,12 +18,12 @@ pub(super) struct SlotState {
     pub seen: u64,
     /// The number of these workers.
     pub members: u8,
-    /// The number of workers in the sum; of racks, all workers in their sums (P37).
+    /// The number of workers in the sum; of racks, all workers in their sums.
     pub count: u16,
     pub complete: bool,
-    /// True if a packet of the sum met congestion (P46).
+    /// True if a packet of the sum met congestion.
     pub mark: bool,
-    /// For DATA and RAW, the kind and the table of the packet that opened the round (P14).
+    /// For DATA and RAW, the kind and the table of the packet that opened the round.
     pub head: (u8, TableId),
 }
 
@@ -36,10 +36,10 @@ pub struct SlotView<'a> {
     pub seen: u64,
     /// True if its RESULT is out.
     pub complete: bool,
-    /// True if a packet of its sum met congestion (P46).
+    /// True if a packet of its sum met congestion.
     pub mark: bool,
     /// Its lanes (1024 bytes, of which 4-bit lanes take the first half) or its NORM payload (20 bytes), in
-    /// wire order. In a complete slot with sums in fewer bits (P44), what travels is in front, and the
+    /// wire order. In a complete slot with sums in fewer bits, what travels is in front, and the
     /// rest is meaningless.
     pub values: &'a [u8],
 }

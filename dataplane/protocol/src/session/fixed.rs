@@ -151,7 +151,7 @@ impl JobState {
         if let Some(answer) = self.defend_seat(now, from, (header, join), packets()) {
             return ControlFlow::Break(answer);
         }
-        // P24: a new incarnation of this worker ends the session for all.
+        // P24 incarnations: a new one of this worker ends the session for all.
         self.admit(place, arrival);
         self.end(session, worker);
         if let Some(uplink) = self.seating.uplink_mut() {

@@ -1,4 +1,4 @@
-//! A share other than the first: workers bring it the session into which the first share has let them (P24).
+//! A share other than the first: workers bring it the session into which the first share has let them (P24 incarnations).
 //! It is like a fixed job that takes the session's cookie from their claims in place of making one.
 
 use super::action::Action;
@@ -18,7 +18,7 @@ const LEAST_ASKS: u32 = 4;
 /// The workers that claim a session which does not run at this share.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// By seat; a claim is forgotten like a worker that waits (P22).
+    /// By seat; a claim is forgotten like a worker that waits.
     pub by_seat: Vec<Option<Peer>>,
     /// The members of the running session are asked whether they still run, since all of one session claim its
     /// place.

@@ -79,7 +79,7 @@ impl JobState {
         self.pending(addr, to, session, joined)
     }
 
-    /// P25: PENDING to the members that have not left, so that they do not wait for those that have, nor for
+    /// P25 LEAVE: PENDING to the members that have not left, so that they do not wait for those that have, nor for
     /// `absent` ones.
     pub(super) fn absence_notices(&self, session: Cookie, absent: u64) -> impl Iterator<Item = Action> {
         let here = self.members().filter(move |(worker, member)| !member.left && absent & worker.bit() == 0);
@@ -133,7 +133,7 @@ impl JobState {
         packet(addr, &header, &body)
     }
 
-    /// P24: members that claim a session which cannot go on must join anew; the others stay.
+    /// P24 incarnations: members that claim a session which cannot go on must join anew; the others stay.
     pub(super) fn turn_away_claims(&mut self) -> Vec<Action> {
         let new = self.members().find(|(_, member)| member.session == Cookie(0));
         let because_of = new.map_or(WorkerId::NONE, |(worker, _)| worker);
@@ -176,7 +176,7 @@ impl JobState {
     }
 
     /// Describes the job's configuration to a worker that asks, or that claims a session of a differently
-    /// configured job (P22, P24).
+    /// configured job (P22 JOIN, P24 incarnations).
     pub(super) fn description(&self, to: SocketAddr, asked: &Header, join: &Join) -> Action {
         let body = Welcome { session: Cookie(0), nonce: join.nonce, ..self.job.welcome }.to_bytes();
         let (round, slot) = (asked.round, asked.slot);
@@ -192,12 +192,12 @@ impl JobState {
     }
 
     /// ASK to a worker that leaves an unknown session: the others' claims will show whether they need it
-    /// (P25).
+    /// (P25 LEAVE).
     pub(super) fn ask_leaver(&self, leave: &Header, to: SocketAddr, nonce: u64) -> Action {
         packet(to, &self.header(Kind::Ask, leave.worker, leave.cookie), &Ask { nonce }.to_bytes())
     }
 
-    /// ASK to a member whose number another worker wants (P24).
+    /// ASK to a member whose number another worker wants (P24 incarnations).
     pub(super) fn ask(&self, worker: WorkerId, session: Cookie, member: &Peer) -> Action {
         let body = Ask { nonce: member.nonce }.to_bytes();
         packet(member.addr, &self.header(Kind::Ask, worker, session), &body)
@@ -215,7 +215,7 @@ impl JobState {
         self.peers.iter().chain(claims).flatten().any(|p| p.addr == from)
     }
 
-    /// The first worker here, not `worker` itself, whose build computes other numbers (P26).
+    /// The first worker here, not `worker` itself, whose build computes other numbers (P26 definitions).
     pub(super) fn disagrees(&self, worker: WorkerId, definitions: u64) -> Option<WorkerId> {
         let (other, _) = self.members().find(|&(seat, peer)| {
             let theirs = peer.definitions;
@@ -225,7 +225,7 @@ impl JobState {
     }
 
     /// A JOIN for a member's seat from another address than the member's: the member is asked before its seat,
-    /// or what is sent to it, goes elsewhere (P24). Returns the answer; `None` if the JOIN may have the seat.
+    /// or what is sent to it, goes elsewhere (P24 incarnations). Returns the answer; `None` if the JOIN may have the seat.
     /// `packets` says when the member's last packet to the aggregator came.
     pub(super) fn defend_seat(
         &mut self,

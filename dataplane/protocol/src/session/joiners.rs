@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct Joiners {
     /// The joiner of the first share, and once that is in, those of the others.
     all: Vec<Joiner>,
-    /// True if each has welcomed it since it was last asked.
+    /// One bit for each share that has welcomed it since it was last asked.
     welcomed: u64,
     shares: Shares,
     /// The last WELCOME of the first share, and n.

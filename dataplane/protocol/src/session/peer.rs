@@ -1,4 +1,4 @@
-//! A member of a job, and the decision whether another worker gets its number (P24).
+//! A member of a job, and the decision whether another worker gets its number (P24 incarnations).
 
 use crate::wire::{Header, Join};
 use crate::{Cookie, Round};

@@ -1,4 +1,4 @@
-//! A rack's session begins, is resumed and ends with that of its root, of which the rack is a worker (P38).
+//! A rack's session begins, is resumed and ends with that of its root, of which the rack is a worker (P38 sessions in racks).
 
 use super::action::Action;
 use super::job::{JobState, packet};
@@ -24,7 +24,7 @@ pub(super) struct Uplink {
     pub joiner: Option<(u64, Joiner)>,
     /// Racks that have joined, as the root has said.
     pub joined: u64,
-    /// The root's credit (P41); 0 is no bound.
+    /// The root's credit; 0 is no bound.
     pub credit: u32,
     /// The JOIN that ends the session, how many more times it is sent to the root without an answer, and when
     /// next.

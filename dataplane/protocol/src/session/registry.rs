@@ -45,7 +45,7 @@ impl Registry {
         registry
     }
 
-    /// The registry of a share that is not the first (P24).
+    /// The registry of a share that is not the first (P24 incarnations).
     pub fn follower(jobs: impl IntoIterator<Item = StaticJob>) -> Registry {
         let mut registry = Registry::default();
         jobs.into_iter().for_each(|job| registry.insert_share(job));
@@ -58,7 +58,7 @@ impl Registry {
     }
 
     /// Adds a job of a share that is not the first: workers bring the session along from the first share
-    /// (P24).
+    /// (P24 incarnations).
     pub fn insert_share(&mut self, job: StaticJob) {
         self.put(job, true);
     }
@@ -75,7 +75,7 @@ impl Registry {
         self.jobs.insert(state.job.config.job, state);
     }
 
-    /// Sets the credit in WELCOMEs from now on (P41). Workers of a running
+    /// Sets the credit in WELCOMEs from now on (P41 congestion). Workers of a running
     /// session keep the credit that they have.
     pub fn set_credit(&mut self, job: JobId, credit: u32) {
         if let Some(state) = self.jobs.get_mut(&job) {
@@ -137,7 +137,7 @@ impl Registry {
         true
     }
 
-    /// No program listens at these addresses, as their hosts say. Other members of their sessions are notified (P25).
+    /// No program listens at these addresses, as their hosts say. Other members of their sessions are notified (P25 LEAVE).
     /// Call it again as long as hosts say so, and then once without addresses.
     #[must_use]
     pub fn unreachable(&self, addresses: &[SocketAddr]) -> Vec<Action> {
@@ -155,7 +155,7 @@ impl Registry {
     }
 
     /// Returns the actions that are due: packets to the roots of the jobs of which this aggregator is a rack (P38), and
-    /// sessions that wait for the end of another one at a share that is not the first (P24). Call it several
+    /// sessions that wait for the end of another one at a share that is not the first (P24 incarnations). Call it several
     /// times a second, and after [`Self::handle`] with the same `alive`.
     pub fn poll(
         &mut self,
@@ -226,11 +226,11 @@ impl Registry {
             return Vec::new();
         }
         let Some(state) = state else {
-            self.guesses.note(now, from.ip());
+            self.guesses.record(now, from.ip());
             return refuse(RefuseReason::UnknownJob);
         };
         if header.cookie != state.job.config.cookie {
-            self.guesses.note(now, from.ip());
+            self.guesses.record(now, from.ip());
             return refuse(RefuseReason::WrongCookie);
         }
         if let Some(answer) = state.answer_other_claim(from, header, &join) {

@@ -19,11 +19,11 @@ use super::rack::Uplink;
 #[allow(clippy::large_enum_variant, reason = "one per job")]
 #[derive(Debug)]
 pub(super) enum Seating {
-    /// A session has every seat of the job, and ends when one of its workers restarts (P24).
+    /// A session has every seat of the job, and ends when one of its workers restarts.
     Fixed,
-    /// As fixed, below a root to whose session this one belongs (P38).
+    /// As fixed, below a root to whose session this one belongs.
     Rack(Uplink),
-    /// At a share that is not the first: workers bring the session along (P24).
+    /// At a share that is not the first: workers bring the session along.
     Follower(Claims),
 }
 

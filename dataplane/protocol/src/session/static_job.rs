@@ -12,7 +12,7 @@ pub struct StaticJob {
     pub config: JobConfig,
     /// The WELCOME of a session, without session and nonce.
     pub welcome: Welcome,
-    /// The root, if this aggregator is a rack of the job (P38).
+    /// The root, if this aggregator is a rack of the job.
     pub root: Option<Root>,
 }
 

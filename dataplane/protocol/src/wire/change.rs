@@ -42,7 +42,7 @@ impl fmt::Display for Value {
 }
 
 impl Change {
-    /// Returns how `is` differs from `was`; `None` if a session of the one may go on as one of the other (P24).
+    /// Returns the difference of `is` from `was`; `None` if a session of the one may go on as one of the other (P24 incarnations).
     pub fn compare(was: &Welcome, is: &Welcome) -> Option<Change> {
         let all = fields(was, is);
         let mut differ = all.into_iter().filter(|(_, was, is)| was != is);

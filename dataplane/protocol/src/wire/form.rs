@@ -1,4 +1,4 @@
-//! Forms: how DATA and its RESULT lie in packets (P2).
+//! Forms: how DATA and its RESULT lie in packets (P2 kinds).
 
 use crate::Lane;
 use std::fmt;
@@ -9,9 +9,9 @@ use std::fmt;
 pub struct Form {
     width: Width,
     lane: Lane,
-    /// True if a packet has as many coordinates as one with lanes of 16 bits, although these have 8 (P34).
+    /// True if a packet has as many coordinates as one with lanes of 16 bits, although these have 8.
     short: bool,
-    /// Bits by which sums are narrower on their way down than the lanes that they are added in (P44).
+    /// Bits by which sums are narrower on their way down than the lanes that they are added in.
     packed: u8,
 }
 
@@ -61,7 +61,7 @@ impl Form {
     }
 
     /// The form of indices of `width` bits, and of sums that go down in `sums` bits each, 4 to 16; they are added in the narrowest
-    /// lanes that hold them (P44).
+    /// lanes that hold them (P44 packed sums).
     #[must_use]
     pub const fn with_sums(width: u8, sums: u8) -> Option<Form> {
         let Some(lane) = Lane::narrowest(sums) else { return None };
@@ -89,7 +89,7 @@ impl Form {
     }
 
     /// The forms in which a table of this form travels if workers are in racks whose sums have lanes of
-    /// `sums` (P34): between workers and their rack, and between racks and their root, which looks nothing
+    /// `sums` (P34 levels): between workers and their rack, and between racks and their root, which looks nothing
     /// up. `None` if sums would be narrower than 8 bits or than an index, or wider than the root's.
     pub const fn in_racks(self, sums: Lane) -> Option<(Form, Form)> {
         if self.is_packed() {
@@ -128,7 +128,7 @@ impl Form {
         (1 << self.sums()) - 1
     }
 
-    /// Returns whether sums travel in fewer bits than their lanes have (P44).
+    /// Returns whether sums travel in fewer bits than their lanes have (P44 packed sums).
     #[inline]
     pub const fn is_packed(self) -> bool {
         self.packed > 0
@@ -161,7 +161,7 @@ impl Form {
         self.coordinates() * self.lane.bits() as usize / 8
     }
 
-    /// Returns whether the index is the value (P6): T[z] = z for all z, so no lookup is needed.
+    /// Returns whether the index is the value (P6 tables): T[z] = z for all z, so no lookup is needed.
     #[inline]
     pub const fn is_identity(self) -> bool {
         matches!(self.width, Width::Eight | Width::Sixteen)

@@ -1,4 +1,4 @@
-//! The 20 bytes in front of every packet (P1).
+//! The 20 bytes in front of every packet (P1 header).
 
 use super::Kind;
 use super::layout::Value;
@@ -10,11 +10,11 @@ pub const HEADER_LEN: usize = 20;
 pub const BEFORE_ROUND: usize = 12;
 /// The protocol's version.
 pub const VERSION: u8 = 2;
-/// Flag: pass this packet's slot on to all members (P17).
+/// Flag: pass this packet's slot on to all members (P17 NUDGE).
 pub const FLAG_NUDGE: u8 = 1;
-/// Flag: a rack passes on what its root has sent (P36).
+/// Flag: a rack passes on what its root has sent (P36 passed on).
 pub const FLAG_ROOT: u8 = 2;
-/// Flag: packets of this sum met congestion (P46).
+/// Flag: packets of this sum met congestion (P46 marks).
 pub const FLAG_MARK: u8 = 4;
 
 /// The header's fields.

@@ -1,4 +1,4 @@
-//! The kind byte (P2).
+//! The kind byte (P2 kinds).
 
 use super::layout::codes;
 use super::{

@@ -14,7 +14,7 @@ pub enum Mode {
     Raw = 1,
 }
 
-/// The form in which the coordinates of a span of a tensor travel (P4).
+/// The form in which the coordinates of a span of a tensor travel (P4 partitions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// As indices of this table of the job.
@@ -70,22 +70,22 @@ impl Norm {
         Norm { tag: ((finalize(fields) ^ finalize(others)) >> 32) as u32, ..self }
     }
 
-    /// P19: the value that says that `worker` has a non-finite gradient.
+    /// The value of a worker with a non-finite gradient (P19).
     pub fn non_finite(worker: impl Into<Rank>) -> u32 {
         0x7FC0_0000 | u32::from(worker.into().0)
     }
 
-    /// P19 read back: the worker whose gradient was not finite, if any.
+    /// The worker of such a value, if it is one.
     pub const fn non_finite_worker(value: u32) -> Option<Rank> {
         if value & !0xFFF == 0x7FC0_0000 { Some(Rank(value as u16 & 0xFFF)) } else { None }
     }
 
-    /// f32 bits of the smallest norm that is not zero, 2^-100 (P5).
+    /// f32 bits of the smallest norm that is not zero, 2^-100 (P5 values).
     pub const MIN: u32 = 0x0D80_0000;
-    /// f32 bits of the largest norm, 2^122 (P5).
+    /// f32 bits of the largest norm, 2^122 (P5 values).
     pub const MAX: u32 = 0x7C80_0000;
 
-    /// Returns whether a worker of a job of `workers` may send this value (P5, P19).
+    /// Returns whether a worker of a job of `workers` may send this value (P5 values, P19 non-finite gradients).
     pub const fn is_value(value: u32, workers: u16) -> bool {
         match Norm::non_finite_worker(value) {
             Some(worker) => worker.0 < workers,
@@ -107,7 +107,7 @@ pub(crate) fn finalize(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The digest of some words: h ← 0, then h ← mix(h ⊕ word) + 1 for each (P23, P38).
+/// The digest of some words: h ← 0, then h ← mix(h ⊕ word) + 1 for each (P23 WELCOME, P38 sessions in racks).
 pub(crate) fn digest(words: impl IntoIterator<Item = u64>) -> u64 {
     words.into_iter().fold(0, |hash, word| finalize(hash ^ word).wrapping_add(1))
 }

@@ -109,7 +109,7 @@ impl Shares {
         (0..servers * shards).map(port).collect()
     }
 
-    /// Returns whether its rows have IPv6 addresses, which a worker must know (P23).
+    /// Returns whether its rows have IPv6 addresses, which a worker must know (P23 WELCOME).
     pub(super) fn features(&self) -> u32 {
         let ipv6 = self.as_slice().first().is_some_and(SocketAddr::is_ipv6);
         if ipv6 { FEATURE_IPV6 } else { 0 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Length in bytes of the fixed part, which lists follow.
 pub const WELCOME_LEN: usize = FIXED_LEN;
-/// log₂ of the coordinates that a full partition can have (P4).
+/// log₂ of the coordinates that a full partition can have (P4 partitions).
 pub const BLOCKS: RangeInclusive<u8> = 10..=20;
 const _: () = assert!(*BLOCKS.start() == 10 && *BLOCKS.end() == 20 && MAX_WORKERS == 64, "as the errors say");
 
@@ -59,7 +59,7 @@ pub enum WelcomeError {
     /// else.
     #[error("it is damaged")]
     Damaged,
-    /// A table travels in a form that this version does not know (P2, P44).
+    /// A table travels in a form that this version does not know (P2 kinds, P44 packed sums).
     #[error(
         "table {id} has indices of {width} bits and sums of the form {lane}, which this version does not know"
     )]
@@ -90,9 +90,9 @@ pub struct Welcome {
     pub quorum: u8,
     /// Loss policy.
     pub policy: Policy,
-    /// UDP ports that share the slots (P21).
+    /// UDP ports that share the slots.
     pub shards: u8,
-    /// The age at which `best-effort` gives a packet up (P48).
+    /// The age at which `best-effort` gives a packet up.
     pub deadline: Duration,
     /// The job's tables, the first of which calls take that name none.
     pub tables: Tables,
@@ -100,20 +100,20 @@ pub struct Welcome {
     pub job_seed: u64,
     /// Nonce of the worker answered.
     pub nonce: u64,
-    /// log₂ of the coordinates of a full partition (P4), one of [`BLOCKS`].
+    /// log₂ of the coordinates of a full partition, one of [`BLOCKS`].
     pub block: u8,
     /// n.
     pub workers: u8,
-    /// Most data packets that a worker may have outstanding; 0 leaves it to the window (P18).
+    /// Most data packets that a worker may have outstanding; 0 leaves it to the window.
     pub credit: u32,
     /// The features that a worker must know or refuse the job, except [`FEATURE_RACKS`] and [`FEATURE_IPV6`],
     /// which follow from `rack` and `shares`.
     pub features: u32,
-    /// The shares over which the slots are spread, unless one server has all slots (P21).
+    /// The shares over which the slots are spread, unless one server has all slots.
     pub shares: Shares,
-    /// The member's place, if workers are in racks (P38).
+    /// The member's place, if workers are in racks.
     pub rack: Option<Rack>,
-    /// True if the aggregator reports congestion marks (P46).
+    /// True if the aggregator reports congestion marks.
     pub marks: bool,
 }
 
@@ -248,14 +248,14 @@ impl Welcome {
         fingerprint(&self.to_bytes())
     }
 
-    /// UDP ports over which the slots are spread, of all shares together (P21).
+    /// UDP ports over which the slots are spread, of all shares together (P21 shards and shares).
     pub fn all_shards(&self) -> u8 {
         self.shards.max(1) * self.shares.servers()
     }
 }
 
 impl Fixed {
-    /// Checks the numbers outside of the lists (P47).
+    /// Checks the numbers outside of the lists (P47 what a worker takes).
     fn check(&self) -> Result<(), WelcomeError> {
         for (what, slots) in [("data slots", self.data_slots), ("norm slots", self.norm_slots)] {
             let fits = (2..=65536).contains(&slots) && slots.is_multiple_of(2);
@@ -280,7 +280,7 @@ fn require(fits: bool, what: &'static str, value: u32, may: &'static str) -> Res
     if fits { Ok(()) } else { Err(WelcomeError::Number { what, value, may }) }
 }
 
-/// The fingerprint of a payload, which is a whole number of words (P23).
+/// The fingerprint of a payload, which is a whole number of words (P23 WELCOME).
 fn fingerprint(payload: &[u8]) -> u64 {
     let mut covered = payload.to_vec();
     OWN.into_iter().for_each(|own| covered[own].fill(0));

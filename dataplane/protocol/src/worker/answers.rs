@@ -1,4 +1,4 @@
-//! Packets of the aggregator, and their effect on a worker.
+//! Packets of the aggregator, and their effect on a worker (P47 what a worker takes).
 
 use super::error::{CallError, SessionError};
 use super::stream::{PacketId, Tx};
@@ -20,7 +20,7 @@ impl Worker {
         self.handle_with(now, Ecn::NotEct, packet, events, tx);
     }
 
-    /// Takes one packet like [`Self::handle`], which came with these ECN bits (P46).
+    /// Takes one packet like [`Self::handle`], which came with these ECN bits (P46 marks).
     pub fn handle_with(
         &mut self,
         now: Duration,
@@ -235,7 +235,7 @@ impl Worker {
         let own = call.withheld.then(|| CallError::NonFinite { worker: self.params.rank() });
         let error = damaged.or(non_finite.map(|worker| CallError::NonFinite { worker })).or(own);
         call.failed = error.is_some();
-        call.note_norms();
+        call.begin_data();
         match error {
             Some(error) => events.call_failed(number, error),
             None => events.norms(number, &mut call.parts.iter().map(|part| part.norm)),
@@ -264,7 +264,7 @@ impl Worker {
         self.data_call = self.data_call.saturating_sub(1);
     }
 
-    /// The worker that a MISMATCH names, and whether it is this one or its whole rack (P35, P37).
+    /// The worker that a MISMATCH names, and whether it is this one or its whole rack (P35 sums to the root, P37 roots).
     fn refused_worker(&self, header: &Header) -> (Who, bool) {
         let Some(rack) = self.params.rack.filter(|_| header.flags & FLAG_ROOT != 0) else {
             return (Who::Worker(header.worker), header.worker == self.params.worker);

@@ -8,7 +8,7 @@ use crate::wire::{Choice, Mode, Norm, Tables};
 pub struct CallSpec<'a> {
     /// The caller's name for the tensor, 0 if it has none.
     pub key: u32,
-    /// Its partitions (P4).
+    /// Its partitions.
     pub parts: &'a [PartSpec],
 }
 
@@ -17,11 +17,11 @@ pub struct CallSpec<'a> {
 pub struct PartSpec {
     /// The choice of a table or RAW. A table must be one of the job's; otherwise its first is taken.
     pub choice: Choice,
-    /// Coordinates of the tensor from its first on (P3).
+    /// Coordinates of the tensor from its first on.
     pub length: u32,
     /// The number of its DATA or RAW packets.
     pub packets: u32,
-    /// The value of its NORM (P5, P19).
+    /// The value of its NORM.
     pub norm: u32,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Part {
     pub packets: u32,
     /// This worker's value, then the maximum.
     pub norm: u32,
-    /// A maximum that cannot be (P19); believed if it comes again.
+    /// A maximum that cannot be; believed if it comes again.
     pub doubted: Option<u32>,
     pub finished: u32,
     /// True if nothing of it is sent: there is nothing to send, the call failed, or its norm came too late.
@@ -61,10 +61,10 @@ pub(super) struct Call {
     pub cursor: (usize, u32),
     /// Failed: this worker sends no data of it.
     pub failed: bool,
-    /// True if no maximum of the other workers contains a NaN of this worker (P19): then the call fails only
+    /// True if no maximum of the other workers contains a NaN of this worker: then the call fails only
     /// here.
     pub withheld: bool,
-    /// True if its packets take seqs even if no worker sends them (P8).
+    /// True if its packets take seqs even if no worker sends them.
     numbered: bool,
 }
 
@@ -107,7 +107,7 @@ impl Call {
     }
 
     /// All maxima are in, and it is known whether the call has failed: partitions without data are done.
-    pub fn note_norms(&mut self) {
+    pub fn begin_data(&mut self) {
         for part in &mut self.parts {
             part.silent |= self.failed || part.norm == 0;
             if part.silent && !self.numbered {

@@ -1,4 +1,4 @@
-//! Packets that are lost for good (P48): `best-effort` gives data up at a deadline, and
+//! Packets that are lost for good (P48 loss policies): `best-effort` gives data up at a deadline, and
 //! with a quorum below n the others continue without a late worker.
 
 use super::error::SessionError;
@@ -40,7 +40,7 @@ impl Worker {
         self.count_norm(place.call, events);
     }
 
-    /// The slot of a packet has gone on (P15). Where nothing may be lost that cannot be, and ends the session.
+    /// The slot of a packet has gone on (P15 older round). Where nothing may be lost that cannot be, and ends the session.
     pub(super) fn straggler(
         &mut self,
         now: Duration,

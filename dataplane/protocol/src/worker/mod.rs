@@ -36,7 +36,7 @@ use waited::Waited;
 /// shard's block of slots.
 const RUN: usize = Shard::BLOCK as usize;
 
-/// Norms may be outstanding for this part of the credit for data (P41).
+/// Norms may be outstanding for this part of the credit for data (P41 congestion).
 const NORM_CREDIT: u32 = 4;
 
 /// The events of calls. [`Worker`]'s methods call these.
@@ -91,7 +91,7 @@ pub struct Worker {
     silent: Waited,
     missing: Missing,
     failure: Option<SessionError>,
-    /// The slot and round in which a NORM of this worker was refused (P14).
+    /// The slot and round in which a NORM of this worker was refused.
     refused: Option<(SlotId, Round)>,
     stats: ProtocolStats,
 }
@@ -173,7 +173,7 @@ impl Worker {
         self.data.open()
     }
 
-    /// Results that had a mark (P46).
+    /// Results that had a mark (P46 marks).
     pub fn marks(&self) -> u64 {
         self.data.marks()
     }
@@ -220,7 +220,7 @@ impl Worker {
         self.data.waits_at().or_else(|| self.norm.waits_at())
     }
 
-    /// Shards that do not answer NUDGE, and since how long (P20, P21): that of the oldest packet in a stream
+    /// Shards that do not answer NUDGE, and since how long (P20 retransmission, P21): that of the oldest packet in a stream
     /// in which time-outs pass, and those whose packets are given up.
     pub fn unanswered_shards(&self, now: Duration) -> impl Iterator<Item = (u8, Duration)> {
         let deaf = [&self.data, &self.norm].into_iter().filter(|s| s.is_deaf()).find_map(Stream::waits_at);
@@ -230,7 +230,7 @@ impl Worker {
         deaf.into_iter().chain(given_up)
     }
 
-    /// Returns whether the aggregator has been silent for so long that it may have lost its state (P20).
+    /// Returns whether the aggregator has been silent for so long that it may have lost its state (P20 retransmission).
     pub fn suspects_restart(&self, now: Duration) -> bool {
         let silent = now.saturating_sub(self.heard);
         [&self.norm, &self.data].into_iter().any(|stream| {
@@ -249,14 +249,14 @@ impl Worker {
         self.norm.is_busy() || self.data.is_busy()
     }
 
-    /// The server has said which members have neither left nor ended (P25).
+    /// The server has said which members have neither left nor ended (P25 LEAVE).
     pub fn handle_members(&mut self, now: Duration, here: u64) {
         self.heard = now;
         self.missing.left = self.params.members() & !here;
     }
 
     /// The aggregator's control plane has answered.
-    pub fn note_alive(&mut self, now: Duration) {
+    pub fn handle_answer(&mut self, now: Duration) {
         self.heard = now;
     }
 

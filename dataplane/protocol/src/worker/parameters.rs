@@ -4,7 +4,7 @@ use crate::wire::{FLAG_ROOT, Header, Kind, Rack, Tables, Welcome};
 use crate::{Cookie, JobId, Policy, Rank, WorkerId};
 use std::time::Duration;
 
-/// Data packets for each port that a worker begins with (P41).
+/// Data packets for each port that a worker begins with (P41 congestion).
 const FIRST_WINDOW: u64 = 64;
 /// The first window at a single port if marks are reported (P46): it soon grows, and must not overrun a queue
 /// that marks before the first mark is back. Of several ports each has 64 slots in a row.
@@ -27,17 +27,17 @@ pub struct Parameters {
     pub data_slots: u32,
     /// N.
     pub norm_slots: u32,
-    /// The number of outstanding data packets for which the aggregator has room; 0 is no bound (P41).
+    /// The number of outstanding data packets for which the aggregator has room; 0 is no bound.
     pub credit: u32,
-    /// The number of data packets that may be outstanding before anything is known of the network (P41).
+    /// The number of data packets that may be outstanding before anything is known of the network.
     pub first_window: u64,
     /// Loss policy.
     pub policy: Policy,
-    /// The age at which `best-effort` gives a packet up (P48).
+    /// The age at which `best-effort` gives a packet up.
     pub deadline: Duration,
     /// The job's tables.
     pub tables: Tables,
-    /// Ports that share the slots, of all shares of the server together (P21).
+    /// Ports that share the slots, of all shares of the server together.
     pub shards: u8,
     /// The time without progress after which the session fails.
     pub timeout: Duration,
@@ -49,9 +49,9 @@ pub struct Parameters {
     pub max_rto: Duration,
     /// First seq of both streams: 0, but for tests of wrapping rounds.
     pub first_seq: u64,
-    /// The place of this worker's rack, if there are racks (P34).
+    /// The place of this worker's rack, if there are racks.
     pub rack: Option<Rack>,
-    /// True if queues may mark data packets, because the aggregator reports marks (P46).
+    /// True if queues may mark data packets, because the aggregator reports marks.
     pub marks: bool,
 }
 

@@ -1,10 +1,10 @@
-//! The ports of a parameter server, of all its shares together (P21).
+//! The ports of a parameter server, of all its shares together (P21 shards and shares).
 
 use crate::wire::Welcome;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-/// The ports of a parameter server, of all its shares together (P21).
+/// The ports of a parameter server, of all its shares together (P21 shards and shares).
 #[derive(Clone, Debug)]
 pub struct SharePorts {
     /// Share by share.

@@ -22,7 +22,7 @@ pub struct Rtt {
     earlier: Duration,
     /// The shortest that other packets to the same aggregator have had.
     elsewhere: Duration,
-    /// Smoothed time of an immediate answer of the aggregator (P40), which includes no wait for other
+    /// Smoothed time of an immediate answer of the aggregator, which includes no wait for other
     /// workers.
     answer: Option<Duration>,
     latest_answer: Duration,
@@ -121,7 +121,7 @@ impl Rtt {
     }
 
     /// Returns whether packets wait in queues on their way: the last immediate answer took three times as long as the
-    /// quickest one, and so much longer that a host alone cannot be the cause (P41).
+    /// quickest one, and so much longer that a host alone cannot be the cause (P41 congestion).
     pub fn is_crowded(&self) -> bool {
         let (latest, least) = (self.latest_answer, self.least);
         least < Duration::MAX && latest >= least * 3 && latest >= least + self.min / 100
@@ -152,7 +152,7 @@ impl Rtt {
     }
 
     /// Returns how long packets of the same burst may come one after the other.
-    pub fn settling_time(&self) -> Duration {
+    pub fn reorder_time(&self) -> Duration {
         self.prompt().map_or(self.min / 16, |rtt| (rtt / 4).clamp(self.min / 1600, self.min / 4))
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Ticks come at least once a second while something is outstanding (P20). A longer pause is one in which this
+/// Ticks come at least once a second while something is outstanding (P20 retransmission). A longer pause is one in which this
 /// process was suspended, and probably others with it: no more than this of it counts.
 const LONGEST: Duration = Duration::from_secs(1);
 

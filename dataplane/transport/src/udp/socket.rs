@@ -24,7 +24,7 @@ pub(super) struct UdpSocket {
     /// As obtained from the kernel, in accounted bytes.
     pub recv_buffer: usize,
     pub send_buffer: usize,
-    /// True if it tells the ECN bits of what it receives.
+    /// True if it reports the ECN bits of received datagrams.
     pub reads_ecn: bool,
 }
 

@@ -117,7 +117,7 @@ impl<I: RetainedTx> Engine<I> {
                         Some(JoinEvent::Welcome(welcome, _))
                             if welcome.session == worker.parameters().cookie =>
                         {
-                            worker.note_alive(now);
+                            worker.handle_answer(now);
                         }
                         Some(JoinEvent::Here(members)) => worker.handle_members(now, members),
                         None

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Time between JOINs that are not answered.
 const RETRY: Duration = Duration::from_millis(200);
-/// Time between JOINs while another process is asked whether it still has this worker's number (P24).
+/// Time between JOINs while another process is asked whether it still has this worker's number (P24 incarnations).
 const IN_USE_RETRY: Duration = Duration::from_millis(60);
 /// Time between LEAVEs.
 const LEAVE_RETRY: Duration = Duration::from_millis(50);
@@ -64,7 +64,7 @@ pub struct Joiner {
 
 impl Joiner {
     /// A worker that is about to join. `nonce` must be random, and different for each joiner. `definitions`
-    /// is the digest of the numbers that its build computes (P26), or 0 to skip the comparison.
+    /// is the digest of the numbers that its build computes (P26 definitions), or 0 to skip the comparison.
     pub fn new(
         job: JobId,
         worker: WorkerId,
@@ -172,7 +172,7 @@ impl Joiner {
         self.state == State::Joined
     }
 
-    /// The members of the session that have not left (P25), one bit each.
+    /// The members of the session that have not left (P25 LEAVE), one bit each.
     pub(super) fn members_here(&self) -> u64 {
         self.here
     }

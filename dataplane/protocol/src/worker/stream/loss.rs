@@ -1,4 +1,4 @@
-//! Packets that are given up, and packets that come too late for their sums (P48): `best-effort`, and quorums
+//! Packets that are given up, and packets that come too late for their sums (P48 loss policies): `best-effort`, and quorums
 //! below n. A `reliable` job with full quorum needs none of it.
 
 use super::packets::{Entry, PacketId};
@@ -51,7 +51,7 @@ impl Stream {
         let eldest = self.packets.loss(self.eldest()?).first + age;
         let heads = self.queues.iter().filter_map(|queue| self.packets.entries.get(queue.head as usize));
         let head = heads.map(Entry::send_time).min()? + age / 4;
-        [Some(eldest), Some(head), self.due_at(Timer::Suspect), self.due_at(Timer::Settled)]
+        [Some(eldest), Some(head), self.due_at(Timer::Suspect), self.due_at(Timer::Reorder)]
             .into_iter()
             .flatten()
             .min()
@@ -59,7 +59,7 @@ impl Stream {
 
     /// Repeats packets that results have overtaken, and packets that were last sent `age` or longer ago, so
     /// that `best-effort` asks before it gives up. The first repeated packet to a shard asks whether its server
-    /// runs (P21).
+    /// runs (P21 shards and shares).
     pub fn ask_again(&mut self, now: Duration, age: Duration, tx: &mut impl Tx) {
         self.repeat_overtaken(now, tx);
         let due = |entry: &Entry| entry.send_time() < now && entry.send_time() + age <= now;

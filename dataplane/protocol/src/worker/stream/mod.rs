@@ -30,15 +30,15 @@ use window::Window;
 /// The settings of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamConfig {
-    /// Slots of its class (P8).
+    /// Slots of its class.
     pub slots: u32,
-    /// Ports over which the slots are spread (P21).
+    /// Ports over which the slots are spread.
     pub shards: u8,
     /// The first seq: 0 in a new session.
     pub first_seq: u64,
-    /// This worker's number and the number of workers, which say whose turn it is to ask for a seq (P40).
+    /// This worker's number and the number of workers, which say whose turn it is to ask for a seq.
     pub turns: (u8, u8),
-    /// Packets that may be outstanding at first; `None` if no congestion window bounds them (P41).
+    /// Packets that may be outstanding at first; `None` if no congestion window bounds them.
     pub first_window: Option<u64>,
     /// True if packets may lie with the [`Tx`]. Only one stream may do so.
     pub outside: bool,
@@ -78,9 +78,9 @@ pub(super) struct Stream {
     shards: u8,
     turns: (u64, u64),
     outside: bool,
-    /// Most packets outstanding at once, at most half of the slots (P18).
+    /// Most packets outstanding at once, at most half of the slots.
     limit: u64,
-    /// The network's part of that (P41), where it has one.
+    /// The network's part of that, where it has one.
     network: Option<Window>,
     /// The lowest seq that is not finished, and the next one to send.
     base: u64,
@@ -136,7 +136,7 @@ impl Stream {
         self.network.as_ref().map_or((self.limit, 0), |network| (network.packets(), network.decreases()))
     }
 
-    /// Results with a mark so far (P46).
+    /// Results with a mark so far (P46 marks).
     pub fn marks(&self) -> u64 {
         self.network.as_ref().map_or(0, Window::marks)
     }
@@ -157,7 +157,7 @@ impl Stream {
     /// Returns how many packets may be written now in one run: bounded by the window (P18), the end of the
     /// ring and, of several shards, the block of one (P21).
     pub fn room(&self) -> usize {
-        // The credit is for seqs in a row, of which each port has its part (P41).
+        // The credit is for seqs in a row, of which each port has its part (P41 congestion).
         let bound = (self.base + self.limit).saturating_sub(self.next);
         let open = self.network.as_ref().map_or(bound, |network| bound.min(network.room(self.outstanding)));
         let slot = self.next % self.packets.slots;
@@ -255,7 +255,7 @@ impl Stream {
         }
     }
 
-    /// Returns when more may be sent, if sending is paced (P41).
+    /// Returns when more may be sent, if sending is paced (P41 congestion).
     pub fn opens_at(&self) -> Option<Duration> {
         self.network.as_ref().and_then(|network| network.opens_at(&self.rtt))
     }

@@ -1,4 +1,4 @@
-//! Retransmission (P20), and which worker asks for a packet (P40).
+//! Retransmission (P20), and which worker asks for a packet (P40 who asks).
 //!
 //! There are three signs of loss: results of packets that were sent well after one; results that cease to
 //! come; and a time-out in which nothing comes, after which everything outstanding may be lost.
@@ -24,7 +24,7 @@ const REORDER_PART: u64 = 8;
 const REORDER_MIN: u64 = 3;
 /// Tries for the result of a packet that seems lost, after which the wait for the next one grows no longer.
 const MAX_TRIES: u8 = 12;
-/// Time-outs in a row after which repeated packets carry NUDGE (P20).
+/// Time-outs in a row after which repeated packets carry NUDGE (P20 retransmission).
 const NUDGE_AFTER: u32 = 3;
 
 impl Stream {
@@ -65,10 +65,10 @@ impl Stream {
         if let Some(network) = &mut self.network {
             network.tick(now, &self.rtt);
         }
-        let (reorder, settling) = (self.reorder(), self.settling_time());
+        let (reorder, wait) = (self.reorder(), self.reorder_time());
         for shard in 0..self.queues.len() {
             let Queue { answered, answered_at, .. } = self.queues[shard];
-            let margin = if answered_at + settling <= now { 1 } else { reorder };
+            let margin = if answered_at + wait <= now { 1 } else { reorder };
             while let Some(index) = self.first_unchecked(shard)
                 && self.packets.entries[index].number + margin <= answered
             {
@@ -177,7 +177,7 @@ impl Stream {
         *tries = (*tries + 1).min(MAX_TRIES);
     }
 
-    /// Returns whether this worker is the one to ask for (slot, round), which it has sent (P40).
+    /// Returns whether this worker is the one to ask for (slot, round), which it has sent (P40 who asks).
     pub fn asks_for(&self, slot: SlotId, round: Round) -> bool {
         self.packets.find(slot, round).is_some_and(|index| self.asks(index))
     }
@@ -250,8 +250,8 @@ impl Stream {
     }
 
     /// Returns how long after a result, without one of a later packet, the packets sent before it count as lost.
-    fn settling_time(&self) -> Duration {
-        self.rtt.settling_time() * (1 << self.repairs.reordered)
+    fn reorder_time(&self) -> Duration {
+        self.rtt.reorder_time() * (1 << self.repairs.reordered)
     }
 
     /// The first seq from this one on whose slot is the shard's.
@@ -328,7 +328,7 @@ impl Stream {
             }
             Timer::Probe => self.timing.probe,
             Timer::Suspect => self.repairs.suspects.peek().map(|Reverse((at, _))| *at),
-            Timer::Settled => self.settled_at(),
+            Timer::Reorder => self.reorder_at(),
         }
     }
 
@@ -342,13 +342,13 @@ impl Stream {
     }
 
     /// Returns when packets before the last results will be lost, if no later ones come.
-    fn settled_at(&self) -> Option<Duration> {
+    fn reorder_at(&self) -> Option<Duration> {
         let waits = |queue: &&Queue| {
             let number = self.packets.entries[self.packets.index(queue.checked)].number;
             self.is_unchecked(queue.checked) && number < queue.answered
         };
         let at = self.queues.iter().filter(waits).map(|queue| queue.answered_at).min()?;
-        Some(at + self.settling_time())
+        Some(at + self.reorder_time())
     }
 
     /// Returns whether packets with NUDGE have been sent and nothing has come for a time-out.

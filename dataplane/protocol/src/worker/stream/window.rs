@@ -24,8 +24,9 @@ struct RoundTrip {
     results: u32,
     /// Results with a mark.
     marked: u32,
-    /// True if the window has had its decrease, and true if it has kept a packet back.
+    /// True once the window has been decreased.
     decreased: bool,
+    /// True once the window has kept a packet back.
     filled: bool,
 }
 
