@@ -12,30 +12,22 @@ const FIRST_WINDOW_MARKED: u64 = 16;
 
 /// The parameters of a worker's session.
 #[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the others are named as in Welcome and in the options")]
 pub struct Parameters {
-    /// The job.
     pub job: JobId,
-    /// The session's cookie.
     pub cookie: Cookie,
-    /// This worker.
     pub worker: WorkerId,
     /// n: members of the aggregator, so of the rack if there are racks.
     pub workers: u8,
-    /// The number of workers that complete a slot.
     pub quorum: u8,
-    /// S.
     pub data_slots: u32,
-    /// N.
     pub norm_slots: u32,
     /// The number of outstanding data packets for which the aggregator has room; 0 is no bound.
     pub credit: u32,
     /// The number of data packets that may be outstanding before anything is known of the network.
     pub first_window: u64,
-    /// Loss policy.
     pub policy: Policy,
-    /// The age at which `best-effort` gives a packet up.
     pub deadline: Duration,
-    /// The job's tables.
     pub tables: Tables,
     /// Ports that share the slots, of all shares of the server together.
     pub shards: u8,
@@ -43,13 +35,10 @@ pub struct Parameters {
     pub timeout: Duration,
     /// The longer time that applies instead while the aggregator answers and only other workers are late.
     pub patience: Duration,
-    /// Shortest retransmission time-out.
     pub min_rto: Duration,
-    /// Longest retransmission time-out.
     pub max_rto: Duration,
     /// First seq of both streams: 0, but for tests of wrapping rounds.
     pub first_seq: u64,
-    /// The place of this worker's rack, if there are racks.
     pub rack: Option<Rack>,
     /// True if queues may mark data packets, because the aggregator reports marks.
     pub marks: bool,
