@@ -17,7 +17,7 @@ use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, S
 use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET, Mode, Norm, Table, Tables, Welcome};
 use thc_protocol::{Cookie, Ecn, JobId, TableId, WorkerId};
-use thc_transport::{IoStats, PacketIo, Peer, Run};
+use thc_transport::{IoStats, PacketIo, Peer, RetainedTx, Run};
 use thc_worker::{Borrowed, Call, Engine, EngineConfig, Plan};
 
 const JOB: JobId = JobId(0x0102);
@@ -128,6 +128,8 @@ struct Mail {
 }
 
 struct MailIo(Rc<RefCell<Mail>>, Peer);
+
+impl RetainedTx for MailIo {}
 
 impl PacketIo for MailIo {
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {

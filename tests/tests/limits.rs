@@ -29,7 +29,6 @@ const WIDE: &[(&str, &str)] = &[
         "dataplane/protocol/src/worker/parameters.rs: Parameters",
         "the fields of a WELCOME, and what a worker adds",
     ),
-    ("dataplane/transport/src/link/counts.rs: FrameCounts", "counters"),
     ("testbed/demo/src/demo/report.rs: Report", "the fields of a JSON object"),
     ("testbed/v1model/src/program.rs: Program", "the parts of a program as p4c writes them"),
     ("dataplane/worker/src/config.rs: GroupConfig", "not divided yet"),

@@ -28,28 +28,24 @@ impl Default for Batch {
 
 impl Batch {
     /// An empty batch.
-    #[must_use]
     pub fn new() -> Batch {
         Batch::default()
     }
 
     /// The number of packets in the batch.
     #[inline]
-    #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the batch has no packets.
+    /// Returns whether the batch has no packets.
     #[inline]
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether the batch has no room for another packet.
+    /// Returns whether the batch has no room for another packet.
     #[inline]
-    #[must_use]
     pub fn is_full(&self) -> bool {
         self.len == BURST
     }
@@ -94,7 +90,6 @@ impl Batch {
 
     /// The packets.
     #[inline]
-    #[must_use]
     pub fn packets(&self) -> &[Mbuf] {
         // SAFETY: the first `len` entries are owned mbufs, and `Mbuf` is a transparent `NonNull<rte_mbuf>`.
         unsafe { std::slice::from_raw_parts(self.raw.as_ptr().cast(), self.len) }

@@ -10,7 +10,7 @@ use crate::error::{DpdkError, errno, text};
 /// (`--in-memory`, or `--no-shconf` without hugepages), DPDK opens no telemetry socket, and starts no threads on cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EalConfig {
-    /// Whether memory comes from hugepages.
+    /// True if memory comes from hugepages.
     pub hugepages: bool,
     /// Memory for all pools and rings of the process, in MiB.
     pub memory: u32,
@@ -93,7 +93,6 @@ impl Eal {
     }
 
     /// DPDK's name and version.
-    #[must_use]
     pub fn version() -> String {
         // SAFETY: the function returns a static string that ends with zero.
         let version = unsafe { std::ffi::CStr::from_ptr(dpdk_sys::rte_version()) };

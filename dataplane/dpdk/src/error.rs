@@ -4,127 +4,53 @@ use std::ffi::CStr;
 
 /// A failure of DPDK or of a device.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name them")]
 pub enum DpdkError {
-    /// DPDK's environment did not start.
     #[error("DPDK did not start: {cause}; its messages above say more. Arguments: {arguments}")]
-    Eal {
-        /// DPDK's message.
-        cause: String,
-        /// The arguments with which it was started.
-        arguments: String,
-    },
-    /// The process is not root, or may not open a file that DPDK needs.
+    Eal { cause: String, arguments: String },
     #[error("DPDK needs rights that this process lacks: run it as root, or grant what docs/dpdk.md lists")]
     Permission,
-    /// Too few free hugepages.
     #[error(
         "{needed} MiB of hugepages are needed and {free} MiB are free: write a larger number to \
          /proc/sys/vm/nr_hugepages, or turn hugepages off (--dpdk-hugepages=false)"
     )]
-    Hugepages {
-        /// MiB.
-        needed: u32,
-        /// MiB.
-        free: u64,
-    },
-    /// A file that DPDK needs is hidden from the process, in which case DPDK would end the process.
+    Hugepages { needed: u32, free: u64 },
     #[error(
         "{file} is hidden from this process, and DPDK reads it for hugepages: let it see all of /proc \
          (ProcSubset=all in a systemd unit), or turn hugepages off (--dpdk-hugepages=false)"
     )]
-    Hidden {
-        /// The file.
-        file: &'static str,
-    },
-    /// DPDK runs once per process.
+    Hidden { file: &'static str },
     #[error("DPDK runs in this process already with other {what}: use the same, or another process")]
-    Differs {
-        /// The kind of setting that differs.
-        what: &'static str,
-    },
-    /// An argument contains a zero byte.
+    Differs { what: &'static str },
     #[error("{text:?} has a zero byte in it")]
-    Text {
-        /// The argument.
-        text: String,
-    },
-    /// A device cannot be found or opened.
+    Text { text: String },
     #[error(
         "cannot open device {device}: {cause}; check its name and arguments, that its driver is installed, and that this \
          process has the rights (root, or those of docs/dpdk.md)"
     )]
-    Device {
-        /// The device, as the configuration names it.
-        device: String,
-        /// DPDK's message.
-        cause: String,
-    },
-    /// A device is already open in this process.
+    Device { device: String, cause: String },
     #[error("device {device} is in use in this process: give each endpoint devices of its own")]
-    InUse {
-        /// The device.
-        device: String,
-    },
-    /// A memif client found no server.
+    InUse { device: String },
     #[error(
         "device {device} found nobody at its socket: start the other end, the one with role=server, first, and check \
          that socket and id are the same"
     )]
-    NoServer {
-        /// The device.
-        device: String,
-    },
-    /// A device refused a setting.
+    NoServer { device: String },
     #[error("device {device}: cannot set {what}: {cause}")]
-    Setting {
-        /// The device.
-        device: String,
-        /// The setting.
-        what: &'static str,
-        /// DPDK's message.
-        cause: String,
-    },
-    /// A device has too few queues.
+    Setting { device: String, what: &'static str, cause: String },
     #[error("device {device} has {max} queue(s) and {queues} are wanted: use at most {max} shards on it")]
-    Queues {
-        /// The device.
-        device: String,
-        /// The number that was requested.
-        queues: u16,
-        /// The number that the device has.
-        max: u16,
-    },
-    /// A device cannot tell UDP ports apart.
+    Queues { device: String, queues: u16, max: u16 },
     #[error(
         "device {device} can send packets to {queues} queues neither by rules (rte_flow) nor by a hash of the UDP \
          port (RSS): use one shard on it"
     )]
-    NoSteering {
-        /// The device.
-        device: String,
-        /// The number that was requested.
-        queues: u16,
-    },
-    /// The MTU is beyond what the device can carry.
+    NoSteering { device: String, queues: u16 },
     #[error(
         "device {device} carries packets up to {max} bytes and {mtu} are wanted: lower mtu, or raise the device's"
     )]
-    Mtu {
-        /// The device.
-        device: String,
-        /// The requested MTU.
-        mtu: u16,
-        /// The largest MTU that the device supports.
-        max: u16,
-    },
-    /// DPDK has too little memory for packets.
+    Mtu { device: String, mtu: u16, max: u16 },
     #[error("cannot make a pool of {packets} packets: {cause}; give DPDK more memory or use fewer")]
-    Pool {
-        /// The number that was requested.
-        packets: u32,
-        /// DPDK's message.
-        cause: String,
-    },
+    Pool { packets: u32, cause: String },
 }
 
 /// DPDK's text for an error number, which may be positive or negative.
@@ -135,7 +61,7 @@ pub(crate) fn text(errno: i32) -> String {
     text.to_string_lossy().into_owned()
 }
 
-/// Why DPDK does not open a device.
+/// Returns why DPDK does not open a device.
 pub(crate) fn open_failure_text(errno: i32) -> String {
     match errno.saturating_abs() {
         // No bus has a driver of this name.

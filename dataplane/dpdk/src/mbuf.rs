@@ -46,28 +46,24 @@ impl Mbuf {
 
     /// The number of bytes of the whole packet.
     #[inline]
-    #[must_use]
     pub fn len(&self) -> usize {
         // SAFETY: see `field!`.
         unsafe { field!(self.0, MBUF_PKT_LEN: u32).read() as usize }
     }
 
-    /// Whether the packet has no bytes.
-    #[must_use]
+    /// Returns whether the packet has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The number of segments.
     #[inline]
-    #[must_use]
     pub fn segments(&self) -> usize {
         usize::from(self.u16(field!(self.0, MBUF_NB_SEGS: u16)))
     }
 
     /// The number of references to the packet's first segment.
     #[inline]
-    #[must_use]
     pub fn references(&self) -> u16 {
         let count = field!(self.0, MBUF_REFCNT: std::sync::atomic::AtomicU16);
         // SAFETY: the count is a live, aligned u16, which DPDK changes atomically too. The holder of the only reference may
@@ -77,7 +73,6 @@ impl Mbuf {
 
     /// The bytes of the first segment, which are all bytes of the packet unless it has several segments.
     #[inline]
-    #[must_use]
     pub fn data(&self) -> &[u8] {
         let len = usize::from(self.u16(field!(self.0, MBUF_DATA_LEN: u16)));
         // SAFETY: DPDK keeps data_len bytes from `start` on within the buffer, and no thread writes them while we own or
@@ -87,7 +82,6 @@ impl Mbuf {
 
     /// The whole packet in one piece, which is copied to `scratch` if the packet has several segments. `None` if such a
     /// packet is longer than `scratch`.
-    #[must_use]
     pub fn contiguous<'a>(&'a self, scratch: &'a mut [u8]) -> Option<&'a [u8]> {
         if self.segments() <= 1 {
             return Some(self.data());
@@ -139,9 +133,8 @@ impl Mbuf {
         unsafe { field!(self.0, MBUF_BUF_ADDR: *mut u8).read().add(offset) }
     }
 
-    /// Whether the device has checked the IPv4 header and the UDP checksum and found both correct.
+    /// Returns whether the device has checked the IPv4 header and the UDP checksum and found both correct.
     #[inline]
-    #[must_use]
     pub fn checksums_good(&self) -> (bool, bool) {
         // SAFETY: see `field!`.
         let flags = unsafe { field!(self.0, MBUF_OL_FLAGS: u64).read() };
@@ -287,20 +280,18 @@ pub struct SharedMbuf {
 
 impl SharedMbuf {
     /// Shares a packet's bytes. `None` if the packet has several segments or other references.
-    #[must_use]
     pub fn new(payload: Mbuf) -> Option<SharedMbuf> {
         (payload.segments() == 1 && payload.references() == 1).then_some(SharedMbuf { payload, spare: 0 })
     }
 
     /// The bytes.
-    #[must_use]
     pub fn data(&self) -> &[u8] {
         self.payload.data()
     }
 
     /// Announces that this many more packets will end with the payload. Counting their references at once is cheaper than
     /// one after the other.
-    pub fn expect(&mut self, packets: u16) {
+    pub fn add_references(&mut self, packets: u16) {
         // All references must fit the count, which has 16 bits.
         let most = u16::MAX / 2 - self.payload.references().min(u16::MAX / 2);
         let packets = packets.min(most);
@@ -326,7 +317,7 @@ impl SharedMbuf {
             return Err(head);
         }
         if self.spare == 0 {
-            self.expect(1);
+            self.add_references(1);
         }
         if self.spare == 0 {
             return Err(head);

@@ -1,4 +1,4 @@
-//! What is peculiar to virtual devices over shared memory.
+//! Peculiarities of virtual devices over shared memory.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;

@@ -65,14 +65,12 @@ impl Mempool {
     }
 
     /// The number of packets of the pool.
-    #[must_use]
     pub fn packets(&self) -> u32 {
         self.0.packets
     }
 
     /// The number of free packets, including those in the caches of threads. This is slow, and exact only while no thread
     /// uses the pool.
-    #[must_use]
     pub fn available(&self) -> u32 {
         // SAFETY: the pool lives as long as `self`.
         unsafe { dpdk_sys::rte_mempool_avail_count(self.raw()) }
@@ -94,7 +92,6 @@ impl Mempool {
     }
 
     /// Takes one empty packet.
-    #[must_use]
     pub fn take(&self) -> Option<Mbuf> {
         thread::register();
         let mut raw = std::ptr::null_mut();

@@ -22,7 +22,7 @@ pub struct PortConfig {
     pub mtu: u16,
     /// The MAC address to set.
     pub mac: Option<[u8; 6]>,
-    /// Whether the device should fill in and check IPv4 and UDP checksums, if it can do all of that.
+    /// True if the device should fill in and check IPv4 and UDP checksums, if it can do all of that.
     pub checksums: bool,
     /// The UDP port of the first queue. Queue q has this port plus q.
     pub first_udp_port: u16,
@@ -41,13 +41,13 @@ pub struct PortInfo {
     pub mtu: u16,
     /// The number of queue pairs in use.
     pub queues: u16,
-    /// How UDP ports find their queues.
+    /// The way in which UDP ports find their queues.
     pub steering: Steering,
-    /// Whether the device fills in checksums.
+    /// True if the device fills in checksums.
     pub tx_checksum: bool,
-    /// Whether the device checks checksums.
+    /// True if the device checks checksums.
     pub rx_checksum: bool,
-    /// Whether the device sends packets of several segments.
+    /// True if the device sends packets of several segments.
     pub multi_segment: bool,
     /// The number of descriptors of each receive ring.
     pub rx_descriptors: u16,
@@ -120,13 +120,11 @@ impl Port {
     }
 
     /// The properties of the port.
-    #[must_use]
     pub fn info(&self) -> &PortInfo {
         &self.info
     }
 
-    /// Whether the link is up, and its speed in Mbit/s (0: unknown).
-    #[must_use]
+    /// Returns whether the link is up, and its speed in Mbit/s (0: unknown).
     pub fn link(&self) -> (bool, u32) {
         let mut link = ffi::rte_eth_link::default();
         // SAFETY: the port is open; `link` is written and then read.
@@ -159,7 +157,6 @@ impl Port {
     }
 
     /// The counters that the device keeps.
-    #[must_use]
     pub fn stats(&self) -> PortStats {
         let mut stats = ffi::rte_eth_stats::default();
         // SAFETY: the port is open; `stats` is written.

@@ -1,9 +1,9 @@
-//! How packets find the queue of their UDP port: by rules, or by a hash of that port alone.
+//! Packets find the queue of their UDP port by rules, or by a hash of that port alone.
 
 use dpdk_sys as ffi;
 use std::ptr;
 
-/// How packets find the queue of their UDP port.
+/// The way in which packets find the queue of their UDP port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steering {
     /// There is one queue.

@@ -126,7 +126,7 @@ fn a_shared_payload_lives_as_long_as_a_packet_ends_with_it() {
     let pool = pool(256);
     let mut shared = SharedMbuf::new(packet(&pool, b"payload")).unwrap();
     // Two are announced, and three come.
-    shared.expect(2);
+    shared.add_references(2);
     let mut chains: Vec<Mbuf> =
         (0..3u8).map(|i| shared.append_to(packet(&pool, &[i, b':'])).unwrap()).collect();
     drop(shared);
@@ -145,7 +145,7 @@ fn a_shared_payload_lives_as_long_as_a_packet_ends_with_it() {
     assert_eq!(pool.available(), 253);
     let mut other = SharedMbuf::new(packet(&pool, b"more")).unwrap();
     // Five are announced, and none comes.
-    other.expect(5);
+    other.add_references(5);
     let chain = other.append_to(chains.pop().unwrap()).unwrap_err();
     assert_eq!((chain.len(), other.data()), (9, b"more".as_slice()));
     drop((chain, other, chains));
@@ -386,7 +386,7 @@ fn nothing_leaks_in_ten_million_packets() {
             let mut payload = pool.take().unwrap();
             payload.append(1024).unwrap()[0] = round as u8;
             let mut payload = SharedMbuf::new(payload).unwrap();
-            payload.expect(BURST as u16 - 3);
+            payload.add_references(BURST as u16 - 3);
             while !out.is_full() {
                 let mut head = pool.take().unwrap();
                 head.append(42).unwrap()[0] = round as u8;

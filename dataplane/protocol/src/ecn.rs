@@ -1,13 +1,13 @@
-//! What an IPv4 header says of congestion (RFC 3168).
+//! Congestion marks of IP headers (RFC 3168).
 
-/// The low two bits of IPv4's TOS byte, of a datagram that is received or sent (P46).
+/// The low two bits of IPv4's TOS byte, of a datagram that is received or sent (P46 marks).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ecn {
     /// A full queue drops it.
     #[default]
     NotEct = 0,
-    /// A queue may mark it; nobody here sends that.
+    /// A queue may mark it. This code never sends this codepoint.
     Ect1 = 1,
     /// A queue may mark it.
     Ect0 = 2,
@@ -18,7 +18,6 @@ pub enum Ecn {
 impl Ecn {
     /// The codepoint in a TOS byte, whatever its upper bits.
     #[inline]
-    #[must_use]
     pub const fn of_bits(tos: u8) -> Ecn {
         match tos & 3 {
             0 => Ecn::NotEct,
@@ -30,7 +29,6 @@ impl Ecn {
 
     /// The two bits.
     #[inline]
-    #[must_use]
     pub const fn bits(self) -> u8 {
         self as u8
     }
@@ -38,7 +36,6 @@ impl Ecn {
     /// The bits of the answer to a packet with these bits: queues may mark the answer if they may mark the
     /// packet.
     #[inline]
-    #[must_use]
     pub const fn of_answer(self) -> Ecn {
         match self {
             Ecn::NotEct => Ecn::NotEct,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Most workers a job can have: one bit each in a slot's `seen` (P8).
+/// Most workers a job can have: one bit each in a slot's `seen` (P8 slots and rounds).
 pub const MAX_WORKERS: usize = 64;
 
 macro_rules! id {
@@ -24,7 +24,7 @@ id!(
     JobId(u16)
 );
 id!(
-    /// A slot's number within its job and class (P8).
+    /// A slot's number within its job and class.
     SlotId(u16)
 );
 id!(
@@ -37,19 +37,17 @@ id!(
 );
 
 impl WorkerId {
-    /// What downstream packets carry when they name no worker (P1).
+    /// The number in downstream packets that name no worker (P1 header).
     pub const NONE: WorkerId = WorkerId(255);
 
     /// This worker's bit in `seen`; 0 for numbers that no job has.
-    #[must_use]
     pub const fn bit(self) -> u64 {
         if (self.0 as usize) < MAX_WORKERS { 1 << self.0 } else { 0 }
     }
 }
 
 id!(
-    /// A worker's number among all workers of its job, over all racks; without racks its number in the job
-    /// (P34).
+    /// A worker's number among all workers of its job, over all racks (P34 levels); without racks its number in the job.
     Rank(u16)
 );
 
@@ -59,20 +57,18 @@ impl From<WorkerId> for Rank {
     }
 }
 
-/// How many times a slot has been reused, modulo 2^32.
+/// The number of times that a slot has been reused, modulo 2^32 (P8 slots and rounds).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Round(pub u32);
 
 impl Round {
-    /// Whether `self` is newer than `other` by serial-number arithmetic (P9).
-    #[must_use]
+    /// Returns whether `self` is newer than `other` by serial-number arithmetic (P9).
     pub const fn newer_than(self, other: Round) -> bool {
         let ahead = self.0.wrapping_sub(other.0);
         ahead != 0 && ahead < 1 << 31
     }
 
     /// The round after this.
-    #[must_use]
     pub const fn next(self) -> Round {
         Round(self.0.wrapping_add(1))
     }
@@ -108,7 +104,6 @@ pub enum Lane {
 
 impl Lane {
     /// 4, 8 or 16.
-    #[must_use]
     pub const fn bits(self) -> u8 {
         match self {
             Lane::Bits4 => 4,
@@ -117,19 +112,7 @@ impl Lane {
         }
     }
 
-    /// The lane of so many bits, if there is one.
-    #[must_use]
-    pub const fn from_bits(bits: u8) -> Option<Lane> {
-        match bits {
-            4 => Some(Lane::Bits4),
-            8 => Some(Lane::Bits8),
-            16 => Some(Lane::Bits16),
-            _ => None,
-        }
-    }
-
-    /// The narrowest lane that holds sums of so many bits, 4 to 16.
-    #[must_use]
+    /// The narrowest lane that holds sums of this number of bits, 4 to 16.
     pub const fn narrowest(bits: u8) -> Option<Lane> {
         match bits {
             4 => Some(Lane::Bits4),
@@ -140,16 +123,15 @@ impl Lane {
     }
 
     /// The largest sum that fits.
-    #[must_use]
     pub const fn max_sum(self) -> u32 {
         (1 << self.bits()) - 1
     }
 }
 
-/// What a worker does about coordinates that do not come back.
+/// The policy of a worker for coordinates that do not come back (P48 loss policies).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// Send again until the RESULT comes (P20).
+    /// Send again until the RESULT comes.
     #[default]
     Reliable,
     /// Send once; after the deadline they count as zero.

@@ -203,7 +203,7 @@ fn every_packet_of_the_vectors_parses_and_is_emitted_byte_for_byte() {
         assert_eq!(parsed, header, "{name}");
         let number = |name: &str, default: u64| packet[name].as_u64().unwrap_or(default) as u8;
         let form = Form::with_sums(number("width", 4), number("lane", 8)).unwrap();
-        let form = match Lane::from_bits(number("sums", 0)).and_then(|sums| form.in_racks(sums)) {
+        let form = match Lane::narrowest(number("sums", 0)).and_then(|sums| form.in_racks(sums)) {
             Some((rack, _)) if packet["level"] == "rack" => rack,
             Some((_, root)) => root,
             None => form,

@@ -1,11 +1,12 @@
 //! A burst of packets in, their answers out.
 
 use std::io;
+use std::net::IpAddr;
 
 use thc_protocol::aggregator::{Endpoint, Sink};
 use thc_protocol::wire::Header;
 use thc_protocol::{Ecn, JobId};
-use thc_transport::{Answers, DpdkIo, DpdkTx, LossyIo, Origin, PacketIo, Run, UdpIo};
+use thc_transport::{Answers, DpdkIo, DpdkTx, LossyIo, Origin, PacketIo, Peer, Run, UdpIo};
 
 use crate::tx_batch::{SendFailure, TxBatch};
 
@@ -44,9 +45,19 @@ pub trait Exchange: PacketIo + Sized {
         }
         Ok(packets)
     }
+
+    /// Sends to `peer` from this address of the host from now on, as [`UdpIo::answer_from`]; a backend that has one address
+    /// does nothing.
+    fn answer_from(&mut self, _peer: Peer, _local: Option<IpAddr>) -> Option<IpAddr> {
+        None
+    }
 }
 
 impl Exchange for UdpIo {
+    fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
+        UdpIo::answer_from(self, peer, local)
+    }
+
     fn exchange(
         &mut self,
         batch: &mut TxBatch,
@@ -127,7 +138,11 @@ fn take_turns(runs: &[&Run<'_>], handler: &mut impl PacketHandler, sink: &mut im
     }
 }
 
-impl<T: PacketIo> Exchange for LossyIo<T> {}
+impl<T: Exchange> Exchange for LossyIo<T> {
+    fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
+        self.inner_mut().answer_from(peer, local)
+    }
+}
 
 /// Writes answers where the device reads them: a RESULT once, whatever the number of members.
 impl Exchange for DpdkIo {
@@ -154,7 +169,7 @@ impl<H: PacketHandler, F: FnMut(SendFailure)> Answers for AtDevice<'_, H, F> {
     }
 
     #[inline]
-    fn expect(&self, packet: &[u8]) {
+    fn prefetch(&self, packet: &[u8]) {
         self.handler.expect(packet);
     }
 }
@@ -186,7 +201,6 @@ mod tests {
     use super::*;
     use thc_protocol::wire::{HEADER_LEN, Kind};
     use thc_protocol::{Cookie, Round, SlotId, TableId, WorkerId};
-    use thc_transport::Peer;
 
     const DATA: usize = HEADER_LEN + 4;
 

@@ -37,7 +37,7 @@ impl Kernels for Simd {
     }
 
     #[inline]
-    fn expect(memory: &[u8]) {
+    fn prefetch(memory: &[u8]) {
         aggregate::prefetch(memory);
     }
 }

@@ -121,7 +121,7 @@ impl PacketHandler for Sorter<'_> {
 
     #[inline]
     fn expect(&self, packet: &[u8]) {
-        self.aggregator.expect(packet);
+        self.aggregator.prefetch(packet);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::DpdkConfig;
 
-/// Which backend carries a group's or a server's packets.
+/// The backend that carries a group's or a server's packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// Kernel UDP sockets.

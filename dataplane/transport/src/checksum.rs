@@ -17,7 +17,7 @@ pub(crate) fn checksum(from: Peer, to: Peer, payload: &[u8]) -> u16 {
     }
 }
 
-/// Whether a datagram is as it was sent, given all of it from the source address in its IPv4 header on: addresses, UDP
+/// Returns whether a datagram is as it was sent, given all of it from the source address in its IPv4 header on: addresses, UDP
 /// header, payload. Besides these, the pseudo header has only the protocol and the length.
 #[inline]
 pub(crate) fn verify_in_place(addresses_on: &[u8]) -> bool {
@@ -26,7 +26,7 @@ pub(crate) fn verify_in_place(addresses_on: &[u8]) -> bool {
     fold(best_sum_of_words(addresses_on) + u64::from(rest.to_be())) == 0xffff
 }
 
-/// Whether an IPv4 header is as it was sent.
+/// Returns whether an IPv4 header is as it was sent.
 #[inline]
 pub(crate) fn verify_header(header: &[u8; 20]) -> bool {
     fold(sum_of_words(header)) == 0xffff
@@ -36,7 +36,7 @@ fn sum(from: Peer, to: Peer, payload: &[u8]) -> u64 {
     sum_of_ends(from, to) + 2 * (8 + payload.len() as u64) + sum_of_bytes(payload)
 }
 
-/// What addresses, ports and protocol contribute. The length comes on top, twice: it is in the pseudo header and in
+/// Returns the sum of addresses, ports and protocol. The length comes on top, twice: it is in the pseudo header and in
 /// UDP's.
 pub(crate) fn sum_of_ends(from: Peer, to: Peer) -> u64 {
     let mut sum = u64::from(UDP) + u64::from(from.port()) + u64::from(to.port());
@@ -50,7 +50,7 @@ pub(crate) fn sum_of_ends(from: Peer, to: Peer) -> u64 {
     sum
 }
 
-/// What a run of bytes that begins at an even offset contributes.
+/// Returns the sum of a run of bytes that begins at an even offset.
 ///
 /// Byte order only swaps the bytes of the sum itself (RFC 1071), so the sum is taken over whole words as the
 /// processor loads them.
@@ -205,7 +205,7 @@ mod tests {
 
     /// Each instruction set that the processor has, on bytes at the edges of what 16 and 32 bits hold.
     #[cfg(target_arch = "x86_64")]
-    /// Whether `payload` still belongs to `written`.
+    /// Returns whether `payload` still belongs to `written`.
     fn verify(from: Peer, to: Peer, payload: &[u8], written: u16) -> bool {
         fold(sum(from, to, payload) + u64::from(written)) == 0xffff
     }

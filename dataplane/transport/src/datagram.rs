@@ -19,7 +19,6 @@ pub const IPV6_UDP_HEADER_LEN: usize = 48;
 pub const MAX_DATAGRAM: usize = 65_535 - IPV4_UDP_HEADER_LEN;
 
 /// Bytes of IP and UDP headers before the payload of datagrams from or to this address.
-#[must_use]
 pub const fn header_len(peer: Peer) -> usize {
     match peer {
         SocketAddr::V4(_) => IPV4_UDP_HEADER_LEN,
@@ -27,8 +26,7 @@ pub const fn header_len(peer: Peer) -> usize {
     }
 }
 
-/// The same endpoint, with a plain IPv4 address if it is one mapped into IPv6.
-#[must_use]
+/// This endpoint, with a plain IPv4 address if it is one mapped into IPv6.
 pub(crate) fn canonical(peer: Peer) -> Peer {
     match peer {
         SocketAddr::V4(_) => peer,
@@ -39,8 +37,7 @@ pub(crate) fn canonical(peer: Peer) -> Peer {
     }
 }
 
-/// Whether an address has a different meaning on each link, and so on each host, as `fe80::1` has.
-#[must_use]
+/// Returns whether an address has a different meaning on each link, and so on each host, as `fe80::1` has.
 pub const fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(_) => false,
@@ -65,7 +62,7 @@ pub fn resolve(text: &str) -> io::Result<Peer> {
     }))
 }
 
-/// How a datagram came.
+/// The origin of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Its sender.
@@ -74,7 +71,7 @@ pub struct Origin {
     /// told to look.
     pub at: Option<IpAddr>,
     /// The low two bits of IPv4's TOS byte or IPv6's traffic class (ECN, RFC 3168); 0 if
-    /// [`PacketIo::reads_ecn`](crate::PacketIo::reads_ecn) is false.
+    /// the backend does not read it.
     pub ecn: u8,
 }
 

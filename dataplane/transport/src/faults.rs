@@ -1,4 +1,4 @@
-//! How often a network mistreats datagrams.
+//! The rates at which a network mistreats datagrams.
 
 use std::str::FromStr;
 

@@ -13,14 +13,13 @@ pub type Mac = [u8; 6];
 const ETHERNET_LEN: usize = 14;
 /// Bytes in front of a payload: Ethernet, IPv4 without options, UDP.
 const HEADERS_LEN: usize = ETHERNET_LEN + IPV4_UDP_HEADER_LEN;
-/// The same with IPv6 without extensions.
+/// Bytes in front of a payload: Ethernet, IPv6 without extensions, UDP.
 const HEADERS_LEN_V6: usize = ETHERNET_LEN + IPV6_UDP_HEADER_LEN;
 const IPV6: [u8; 2] = [0x86, 0xdd];
 const UDP: u8 = 17;
 
 /// An Ethernet address in place of a host's real one, which a kernel's socket does not reveal: 02:00, which
 /// marks it as locally assigned, and the host's IPv4 address, or the end of its IPv6 address.
-#[must_use]
 pub fn mac_of(address: IpAddr) -> Mac {
     let [a, b, c, d] = match address {
         IpAddr::V4(address) => address.octets(),
@@ -32,7 +31,7 @@ pub fn mac_of(address: IpAddr) -> Mac {
 /// A datagram and between whom it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Who sent it.
+    /// The sender.
     pub from: (Mac, Peer),
     /// To whom.
     pub to: (Mac, Peer),
@@ -46,7 +45,7 @@ impl<'a> Datagram<'a> {
     /// The datagram in a frame. What follows the datagram, such as padding, does not matter.
     ///
     /// # Errors
-    /// What is wrong with it. The UDP checksum is not looked at.
+    /// A text that says what is wrong with it. The UDP checksum is not looked at.
     pub fn parse(frame: &'a [u8]) -> Result<Datagram<'a>, &'static str> {
         let Some(headers) = frame.first_chunk::<HEADERS_LEN>() else {
             return Err("the frame is shorter than the headers of Ethernet, IP and UDP");
@@ -77,7 +76,7 @@ impl<'a> Datagram<'a> {
         })
     }
 
-    /// The same of a frame with the type of IPv6.
+    /// The datagram in a frame with the type of IPv6.
     fn parse_v6(frame: &'a [u8]) -> Result<Datagram<'a>, &'static str> {
         let Some(headers) = frame.first_chunk::<HEADERS_LEN_V6>() else {
             return Err("the frame is shorter than the headers of Ethernet, IPv6 and UDP");
@@ -149,7 +148,6 @@ impl<'a> Datagram<'a> {
     }
 
     /// The frame.
-    #[must_use]
     pub fn frame(&self) -> Vec<u8> {
         let mut frame = Vec::with_capacity(HEADERS_LEN_V6 + self.payload.len());
         self.append_headers(&mut frame);

@@ -1,7 +1,7 @@
 //! Packet I/O for THC: how a worker or a parameter server sends and receives datagrams.
 //!
-//! [`PacketIo`] is the whole interface. It works in bursts, so that nothing is allocated, locked,
-//! logged or asked of the operating system per packet, and it is used through generics, so that
+//! [`PacketIo`] is what every backend does, and [`RetainedTx`] what DPDK does besides. They work in bursts, so that nothing is allocated, locked,
+//! logged or asked of the operating system per packet, and they are used through generics, so that
 //! no virtual call stands between a packet and its handler. Backends:
 //!
 //! * [`UdpIo`]: kernel UDP sockets with segmentation offload in both directions, on any machine;
@@ -42,7 +42,7 @@ pub use link::{FrameCounts, MacAddr, MacSyntax, neighbours::Neighbour};
 pub use lossy::{LossyConfig, LossyIo, LossyStats};
 #[cfg(feature = "options")]
 pub use options::{DpdkOptions, IoName, backend};
-pub use packet_io::{IoStats, PacketIo, check_segment};
+pub use packet_io::{IoStats, PacketIo, RetainedTx, check_segment};
 pub use run::Run;
 pub use udp::{UdpConfig, UdpIo, path_mtu};
 pub use waker::Waker;

@@ -1,11 +1,11 @@
 //! Faults injected into a real backend.
 
-use std::{collections::VecDeque, io, net::IpAddr, time::Duration};
+use std::{collections::VecDeque, io, time::Duration};
 
 use fastrand::Rng;
 
 use crate::{
-    FaultRates, IoStats, Origin, PacketIo, Peer, Run, TransportError, Waker,
+    FaultRates, IoStats, Origin, PacketIo, Peer, RetainedTx, Run, TransportError, Waker,
     packet_io::{Receiver, check_segment},
 };
 
@@ -14,7 +14,7 @@ const MAX_HELD: usize = 256;
 /// A held-back datagram follows after at most this many later ones.
 const MAX_OVERTAKERS: u64 = 32;
 
-/// What a [`LossyIo`] injects.
+/// The faults that a [`LossyIo`] injects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossyConfig {
     /// Seed of all decisions.
@@ -39,7 +39,7 @@ impl Default for LossyConfig {
     }
 }
 
-/// What a [`LossyIo`] did, both directions together.
+/// The faults that a [`LossyIo`] has injected, in both directions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LossyStats {
     /// Datagrams dropped.
@@ -80,7 +80,7 @@ struct Held {
     until: Duration,
 }
 
-/// What happens to a datagram: how many copies go on now.
+/// The number of copies of a datagram that are passed on at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Nothing,
@@ -153,13 +153,16 @@ impl<T: PacketIo> LossyIo<T> {
     }
 
     /// The wrapped backend.
-    #[must_use]
     pub fn inner(&self) -> &T {
         &self.inner
     }
 
-    /// What was injected so far.
-    #[must_use]
+    /// The wrapped backend, to be configured.
+    pub fn inner_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+
+    /// Returns the faults injected so far.
     pub fn injected_faults(&self) -> LossyStats {
         let (out, back) = (self.outgoing.stats, self.incoming.stats);
         LossyStats {
@@ -205,7 +208,7 @@ impl<T: PacketIo> LossyIo<T> {
         Ok(())
     }
 
-    /// When time alone makes the next held-back datagram due.
+    /// Returns when time alone makes the next held-back datagram due.
     fn next_release(&self) -> Option<Duration> {
         self.outgoing.held.iter().chain(&self.incoming.held).map(|held| held.until).min()
     }
@@ -214,18 +217,6 @@ impl<T: PacketIo> LossyIo<T> {
 impl<T: PacketIo> PacketIo for LossyIo<T> {
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         self.receive(f)
-    }
-
-    fn reads_ecn(&self) -> bool {
-        self.inner.reads_ecn()
-    }
-
-    fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
-        self.inner.answer_from(peer, local)
-    }
-
-    fn answers_from(&self, peer: Peer) -> Option<IpAddr> {
-        self.inner.answers_from(peer)
     }
 
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
@@ -251,30 +242,6 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
             start = end;
         }
         self.inner.send_run_with(to, &contents[pass], segment, ecn)?;
-        self.release_outgoing()
-    }
-
-    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
-        self.inner.pack(number, len)
-    }
-
-    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
-        self.inner.packed_payload(number)
-    }
-
-    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
-        let now = self.inner.now();
-        let Some(payload) = self.inner.packed_payload(number) else { return Ok(()) };
-        let copies = match self.outgoing.judge(Origin { ecn, ..to.into() }, payload, now) {
-            Fate::Nothing => 0,
-            Fate::Once => 1,
-            Fate::Twice => 2,
-        };
-        (0..copies).try_for_each(|_| self.inner.send_packed(to, number, ecn))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()?;
         self.release_outgoing()
     }
 
@@ -315,5 +282,31 @@ impl<T: PacketIo> PacketIo for LossyIo<T> {
 
     fn stats(&self) -> IoStats {
         self.inner.stats()
+    }
+}
+
+impl<T: RetainedTx> RetainedTx for LossyIo<T> {
+    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
+        self.inner.pack(number, len)
+    }
+
+    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
+        self.inner.packed_payload(number)
+    }
+
+    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
+        let now = self.inner.now();
+        let Some(payload) = self.inner.packed_payload(number) else { return Ok(()) };
+        let copies = match self.outgoing.judge(Origin { ecn, ..to.into() }, payload, now) {
+            Fate::Nothing => 0,
+            Fate::Once => 1,
+            Fate::Twice => 2,
+        };
+        (0..copies).try_for_each(|_| self.inner.send_packed(to, number, ecn))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()?;
+        self.release_outgoing()
     }
 }

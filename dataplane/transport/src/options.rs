@@ -137,7 +137,7 @@ impl DpdkOptions {
             let mend = "write six bytes like 02:00:00:00:00:01";
             config.mac = Some(text.parse().map_err(|_| wrong("mac", &quote(text), mend))?);
         }
-        // What does not even fit the type gets the largest value, which `check` refuses with the range.
+        // A number that does not fit the type becomes the largest value, which `check` refuses with the range.
         if let Some(mtu) = self.mtu {
             config.mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
         }

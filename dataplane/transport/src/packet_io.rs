@@ -1,10 +1,10 @@
 //! The interface between THC and a network: datagrams in bursts.
 
-use std::{io, net::IpAddr, time::Duration};
+use std::{io, time::Duration};
 
 use crate::{MAX_DATAGRAM, Origin, Peer, Run, TransportError, Waker, datagram::header_len};
 
-/// What takes runs received.
+/// A receiver of runs.
 pub(crate) type Receiver<'a> = dyn FnMut(Run<'_>) + 'a;
 
 /// Sends and receives UDP datagrams in bursts.
@@ -34,25 +34,6 @@ pub trait PacketIo {
         self.recv_runs(&mut |run| run.datagrams().for_each(|datagram| f(run.origin(), datagram)))
     }
 
-    /// Whether it tells the ECN bits of what it receives.
-    fn reads_ecn(&self) -> bool {
-        false
-    }
-
-    /// Sends to `peer` from this address of the host from now on; `None` leaves the choice to the route.
-    /// Returns the previous setting. Has no effect if the address is not this host's, or if the backend has
-    /// only one.
-    fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
-        let _ = (peer, local);
-        None
-    }
-
-    /// The address that [`answer_from`](Self::answer_from) chose for `peer`.
-    fn answers_from(&self, peer: Peer) -> Option<IpAddr> {
-        let _ = peer;
-        None
-    }
-
     /// Sends `contents` to `to` as ⌈len / `segment`⌉ datagrams of `segment` bytes each; the last
     /// may be shorter. Empty `contents` are no datagram.
     ///
@@ -64,7 +45,7 @@ pub trait PacketIo {
         self.send_run_with(to, contents, segment, 0)
     }
 
-    /// The same with these ECN bits, of which only the low two count. A backend that cannot set them leaves them 0.
+    /// Sends a run like [`send_run`](Self::send_run), with these ECN bits, of which only the low two count. A backend that cannot set them leaves them 0.
     ///
     /// # Errors
     /// Those of [`send_run`](Self::send_run).
@@ -78,42 +59,6 @@ pub trait PacketIo {
         for &peer in to {
             self.send_run_with(peer, contents, segment, ecn)?;
         }
-        Ok(())
-    }
-
-    /// Memory of `len` bytes, with arbitrary content, from which a datagram is sent
-    /// ([`send_packed`](Self::send_packed)). What is written there is kept under this number (small, from 0
-    /// up) until memory for that number is requested again.
-    ///
-    /// `None` if the backend has no such memory, or not so much: then the caller keeps what it may have to
-    /// send again, and uses [`send_run`](Self::send_run).
-    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
-        let _ = (number, len);
-        None
-    }
-
-    /// The datagram that is kept under a number, to be read or changed before it is sent again. `None` if
-    /// there is none, or if it is still being sent and there is no memory for a copy.
-    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
-        let _ = number;
-        None
-    }
-
-    /// Sends the datagram that is kept under a number, with these ECN bits, at the latest with the next
-    /// [`flush`](Self::flush), and keeps it. If there is none, or no memory for it, it counts as lost.
-    ///
-    /// # Errors
-    /// Those of [`send_run`](Self::send_run).
-    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
-        let _ = (to, number, ecn);
-        Ok(())
-    }
-
-    /// Sends everything that [`send_packed`](Self::send_packed) may have gathered.
-    ///
-    /// # Errors
-    /// Those of [`send_run`](Self::send_run).
-    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 
@@ -149,7 +94,46 @@ pub trait PacketIo {
     fn stats(&self) -> IoStats;
 }
 
-/// What a backend sent and received. Bytes are counted from the IP header upwards, that is the payload plus
+/// A backend that may keep datagrams in the memory from which it sends them, so that they are written once and never copied.
+pub trait RetainedTx: PacketIo {
+    /// Memory of `len` bytes, with arbitrary content, from which a datagram is sent
+    /// ([`send_packed`](Self::send_packed)). What is written there is kept under this number (small, from 0
+    /// up) until memory for that number is requested again.
+    ///
+    /// `None` if the backend has no such memory, or not so much: then the caller keeps what it may have to
+    /// send again, and uses [`PacketIo::send_run`].
+    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
+        let _ = (number, len);
+        None
+    }
+
+    /// The datagram that is kept under a number, to be read or changed before it is sent again. `None` if
+    /// there is none, or if it is still being sent and there is no memory for a copy.
+    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
+        let _ = number;
+        None
+    }
+
+    /// Sends the datagram that is kept under a number, with these ECN bits, at the latest with the next
+    /// [`flush`](Self::flush), and keeps it. If there is none, or no memory for it, it counts as lost.
+    ///
+    /// # Errors
+    /// Those of [`PacketIo::send_run`].
+    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
+        let _ = (to, number, ecn);
+        Ok(())
+    }
+
+    /// Sends everything that [`send_packed`](Self::send_packed) may have gathered.
+    ///
+    /// # Errors
+    /// Those of [`PacketIo::send_run`].
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The traffic of a backend. Bytes are counted from the IP header upwards, that is the payload plus
 /// [`header_len`] per datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoStats {

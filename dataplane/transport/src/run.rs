@@ -24,33 +24,28 @@ pub struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// A run of one datagram.
-    #[must_use]
     pub fn single(origin: Origin, datagram: &'a [u8]) -> Run<'a> {
         let Origin { from, at, ecn } = origin;
         Run { from, at, ecn, contents: datagram, segment: datagram.len().max(1), memory: None }
     }
 
-    /// How they came.
-    #[must_use]
+    /// Returns how they came.
     pub fn origin(&self) -> Origin {
         Origin { from: self.from, at: self.at, ecn: self.ecn }
     }
 
-    /// How many there are, at least one.
-    #[must_use]
+    /// Returns how many there are, at least one.
     pub fn len(&self) -> usize {
         self.contents.len().div_ceil(self.segment).max(1)
     }
 
     /// Never.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         false
     }
 
     /// One of them by its number from 0 on, if there are as many.
     #[inline]
-    #[must_use]
     pub fn datagram(&self, number: usize) -> Option<&'a [u8]> {
         let rest = self.contents.get(number * self.segment..)?;
         (number == 0 || !rest.is_empty()).then(|| &rest[..self.segment.min(rest.len())])

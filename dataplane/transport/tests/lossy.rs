@@ -140,7 +140,6 @@ fn the_bits_of_congestion_survive() {
     };
     let mut a = LossyIo::new(a, config).unwrap();
     let mut b = LossyIo::new(b, config).unwrap();
-    assert!(a.reads_ecn() && b.reads_ecn());
     let mut got = [0; 4];
     for round in 0..200 {
         let ecn = round % 4;

@@ -20,7 +20,7 @@ use thc_protocol::wire::{Choice, Form, HEADER_LEN, Header, Kind, MAX_PACKET, Tab
 use thc_protocol::worker::{CallError, CallSpec, Events, PacketId, Parameters, PartSpec, Tx, Worker};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use thc_support::wire_table;
-use thc_transport::{DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, PacketIo, Peer};
+use thc_transport::{DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, PacketIo, Peer, RetainedTx};
 
 const D: usize = 1 << 20;
 /// Coordinates of a packet.

@@ -11,12 +11,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
-use thc_transport::{PacketIo, Waker};
+use thc_transport::{RetainedTx, Waker};
 
 /// How often an idle group looks whether another worker needs something of it.
 pub(crate) const IDLE: Duration = Duration::from_millis(10);
 
-pub(crate) struct Driver<I: PacketIo> {
+pub(crate) struct Driver<I: RetainedTx> {
     engine: Mutex<Engine<I>>,
     /// Ends the background thread's wait for packets, in which it has the engine.
     waker: Option<Waker>,
@@ -30,7 +30,7 @@ pub(crate) struct Driver<I: PacketIo> {
     panicked: OnceLock<String>,
 }
 
-impl<I: PacketIo> Driver<I> {
+impl<I: RetainedTx> Driver<I> {
     /// # Errors
     /// The process has no file descriptors left.
     pub fn new(mut engine: Engine<I>) -> io::Result<Driver<I>> {
@@ -183,13 +183,15 @@ mod tests {
     use thc_protocol::wire::{Form, Table, Tables, Welcome};
     use thc_protocol::{Cookie, JobId, TableId, WorkerId};
     use thc_support::wire_table;
-    use thc_transport::{IoStats, Peer, Run};
+    use thc_transport::{IoStats, PacketIo, Peer, Run};
 
     /// An interface on which nothing ever comes, until it panics.
     struct Faulty {
         started: Instant,
         panics: Arc<AtomicBool>,
     }
+
+    impl RetainedTx for Faulty {}
 
     impl PacketIo for Faulty {
         fn recv_runs(&mut self, _: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {

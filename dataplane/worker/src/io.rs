@@ -6,8 +6,8 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use thc_transport::{
-    Backend, DeviceInfo, DpdkIo, IoStats, LossyIo, PacketIo, Peer, Run, TransportError, UdpConfig, UdpIo,
-    Waker,
+    Backend, DeviceInfo, DpdkIo, IoStats, LossyIo, PacketIo, Peer, RetainedTx, Run, TransportError,
+    UdpConfig, UdpIo, Waker,
 };
 
 /// The ports that DPDK endpoints choose from when none is given.
@@ -114,30 +114,8 @@ impl PacketIo for AnyIo {
         each!(self, io => io.recv_runs(f))
     }
 
-    fn reads_ecn(&self) -> bool {
-        each!(self, io => io.reads_ecn())
-    }
-
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         each!(self, io => io.send_run_with(to, contents, segment, ecn))
-    }
-
-    #[inline]
-    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
-        each!(self, io => io.pack(number, len))
-    }
-
-    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
-        each!(self, io => io.packed_payload(number))
-    }
-
-    #[inline]
-    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
-        each!(self, io => io.send_packed(to, number, ecn))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        each!(self, io => io.flush())
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
@@ -162,6 +140,26 @@ impl PacketIo for AnyIo {
 
     fn stats(&self) -> IoStats {
         each!(self, io => io.stats())
+    }
+}
+
+impl RetainedTx for AnyIo {
+    #[inline]
+    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
+        each!(self, io => io.pack(number, len))
+    }
+
+    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
+        each!(self, io => io.packed_payload(number))
+    }
+
+    #[inline]
+    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
+        each!(self, io => io.send_packed(to, number, ecn))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        each!(self, io => io.flush())
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Admission {
     /// The job's place.
     pub place: u32,
     header: Header,
-    /// What packets with this pass add to `seen`.
+    /// The bit that packets with this pass add to `seen`.
     pub bit: u64,
     /// The kind of its slot's result.
     pub result: Kind,
@@ -30,7 +30,7 @@ pub(super) struct Admission {
     pub table: Lookup,
     /// Length of its slot's header and lanes.
     pub slot_len: usize,
-    /// Length of its slot's result, header included: less if sums travel in fewer bits (P44).
+    /// Length of its slot's result, header included: less if sums travel in fewer bits.
     pub answer_len: usize,
 }
 
@@ -74,7 +74,7 @@ impl Admission {
         }
     }
 
-    /// Whether a packet is like this one but for slot, round and payload.
+    /// Returns whether a packet is like this one but for slot, round and payload.
     #[inline(always)]
     pub fn fits(&self, from: Endpoint, head: &[u8; HEADER_LEN], len: usize) -> bool {
         self.head == head[..BEFORE_ROUND] && self.from == from && self.len == len
@@ -87,14 +87,14 @@ impl Admission {
         Header { round, slot, ..self.header }
     }
 
-    /// The same, but that it may have another round and slot.
+    /// The header of a packet that is like this one, with another round and slot.
     #[inline(always)]
     pub fn template(&self) -> &Header {
         &self.header
     }
 }
 
-/// So many jobs, whose numbers follow each other, do not take each other's places.
+/// Jobs whose numbers follow each other, of which none takes another's places.
 const JOBS: usize = 4;
 
 /// One for each number of a worker in each of [`JOBS`] jobs.
@@ -109,7 +109,7 @@ impl Admissions {
         job % JOBS * MAX_WORKERS + worker % MAX_WORKERS
     }
 
-    /// Where the pass of a packet is, if it has one.
+    /// Returns where the pass of a packet is, if it has one.
     #[inline(always)]
     pub fn get(&self, head: &[u8; HEADER_LEN]) -> &Admission {
         &self.0[Self::place(head)]

@@ -1,4 +1,4 @@
-//! What becomes of a packet for a slot: it opens the slot, is added, or is answered (P9 to P17).
+//! A packet for a slot opens the slot, is added to it, or is answered (P9 to P17).
 
 use super::admission::Admission;
 use super::job::{Job, Receivers};
@@ -12,7 +12,7 @@ use crate::wire::{
 use crate::{Ecn, Round, WorkerId};
 use std::ops::Range;
 
-/// Where P3 has the value.
+/// The bytes of the value (P3 NORM payload).
 const NORM_VALUE: Range<usize> = 4..8;
 
 /// An answer that is no result: the header of the packet answered, with another kind (P1).
@@ -58,7 +58,7 @@ impl Receivers {
     }
 }
 
-/// The flags of a slot with that mark.
+/// The flags of a slot's packets.
 #[inline]
 const fn mark_of(mark: bool) -> u8 {
     if mark { FLAG_MARK } else { 0 }
@@ -74,13 +74,13 @@ struct Arrival<'a> {
     pass: &'a Admission,
     head: &'a [u8; HEADER_LEN],
     payload: &'a [u8],
-    /// What its answer carries (P46).
+    /// The ECN bits of its answer.
     answered: Ecn,
 }
 
 impl Arrival<'_> {
-    /// Answers a packet that adds nothing to its slot: of an earlier round, of another call, or one that the slot has. `None` if it is
-    /// to be added.
+    /// Answers a packet that adds nothing to its slot: one of an earlier round, of another call, or one that the slot
+    /// has (P12 duplicates). `None` if it is to be added.
     #[inline(always)]
     fn repeat<const NORM: bool>(
         &self,
@@ -124,7 +124,7 @@ impl Arrival<'_> {
 }
 
 impl Job {
-    /// P9 to P17, and P7's checks of the slot's state, for a norm slot or a data slot.
+    /// Applies P9 to P17, and the checks of P7 that need the slot, to a norm slot or a data slot.
     #[inline(always)]
     pub fn aggregate<K: Kernels, const NORM: bool>(
         &mut self,
@@ -137,13 +137,13 @@ impl Job {
         let Job { config, counters, receivers, slots, .. } = self;
         let (round, slot) = Header::place_of(head);
         let (state, packet) = slots.get_mut::<NORM>(slot).ok_or(DropReason::Slot)?;
-        // Of the slot's round other packets have the same length of results (P14).
+        // The other packets of the slot's round have the same length of results (P14 different collectives).
         let packet = packet.get_mut(..pass.slot_len).ok_or(DropReason::Length)?;
         let like = pass.template();
         let nudge = like.flags & FLAG_NUDGE != 0;
-        // P46: of data, who may be told of a queue's mark is; norms know none.
+        // P46 marks: only answers to data may be marked.
         let answered = if NORM { Ecn::NotEct } else { ecn.of_answer() };
-        // A norm slot has its tag for that.
+        // A norm slot compares tags instead.
         let head_of = if NORM { Default::default() } else { (like.kind as u8, like.table) };
         let newer = round.newer_than(state.round);
         let fresh = state.seen == 0 || newer;
@@ -162,13 +162,13 @@ impl Job {
                 return Ok(event);
             }
         }
-        // P10, P11: the values go into the slot.
+        // P10 newer round, P11 new worker: the values go into the slot.
         let lanes = &mut packet[HEADER_LEN..];
         match like.kind {
             Kind::Data => K::lookup(pass.table.form, !fresh, lanes, &pass.table.values, payload),
             _ if fresh => lanes.copy_from_slice(payload),
             _ if NORM => {
-                // As big-endian bytes order like the u32; the rest stays that of the first (P10).
+                // As big-endian bytes order like the u32; the rest stays that of the first (P10 newer round).
                 if payload[NORM_VALUE] > lanes[NORM_VALUE] {
                     lanes[NORM_VALUE].copy_from_slice(&payload[NORM_VALUE]);
                 }
@@ -183,7 +183,8 @@ impl Job {
         let mark = marked || !fresh && state.mark;
         *state = SlotState { round, seen, members, count, complete, mark, head: head_of };
         if complete {
-            // P13: with the header in front of the lanes the slot is its RESULT from now on; of a rack, what it sends up (P35).
+            // P13 completion: with the header in front of the lanes the slot is its RESULT from now on. That of a rack goes
+            // up (P35).
             let answer = pass.header(head);
             if let Level::Rack { racks, rack: worker, root, ports } = config.level {
                 let flags = like.flags & FLAG_NUDGE | mark_of(mark);

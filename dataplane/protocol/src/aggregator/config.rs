@@ -1,4 +1,4 @@
-//! A job as an aggregator is told of it, and what it must hold to.
+//! A job's configuration at an aggregator, and its checks.
 
 use super::Lookup;
 use super::error::JobConfigError;
@@ -17,7 +17,7 @@ pub struct JobConfig {
     pub workers: u8,
     /// Workers that complete a slot, 1 to n.
     pub quorum: u8,
-    /// Whether a packet may be any number of rounds ahead of its slot (P9): see [`Self::may_skip`].
+    /// True if a packet may be any number of rounds ahead of its slot: see [`Self::may_skip`].
     pub skip: bool,
     /// S: even, 2 to 65536.
     pub data_slots: u32,
@@ -25,21 +25,19 @@ pub struct JobConfig {
     pub norm_slots: u32,
     /// Tables its DATA may name.
     pub tables: Vec<TableId>,
-    /// What this aggregator is in it. The workers of a root are racks.
+    /// The level of this aggregator. The workers of a root are racks.
     pub level: Level,
 }
 
 impl JobConfig {
     /// A job with 1024 data slots and 64 norm slots, which all workers complete, at an aggregator that is not in a tree of racks.
     /// Override these with a job's real numbers: `JobConfig { data_slots, ..JobConfig::new(…) }`.
-    #[must_use]
     pub const fn new(job: JobId, cookie: Cookie, workers: u8, tables: Vec<TableId>) -> JobConfig {
         let (quorum, skip, data_slots, norm_slots) = (workers, false, 1024, 64);
         JobConfig { job, cookie, workers, quorum, skip, data_slots, norm_slots, tables, level: Level::Only }
     }
 
     /// The job of this WELCOME, at an aggregator that is not in a tree of racks.
-    #[must_use]
     pub fn from_welcome(job: JobId, cookie: Cookie, welcome: &Welcome) -> JobConfig {
         let &Welcome { quorum, data_slots, norm_slots, policy, workers, .. } = welcome;
         let skip = JobConfig::may_skip(policy, quorum, workers);
@@ -47,14 +45,12 @@ impl JobConfig {
         JobConfig { quorum, skip, data_slots, norm_slots, ..JobConfig::new(job, cookie, workers, tables) }
     }
 
-    /// Whether workers may go on without a slot: `skip` of a job of this policy and quorum (P9).
-    #[must_use]
+    /// Returns whether workers may go on without a slot: `skip` of a job of this policy and quorum (P9 newer).
     pub fn may_skip(policy: Policy, quorum: u8, workers: u8) -> bool {
         policy == Policy::BestEffort || quorum < workers
     }
 
-    /// Whether a job that changes from one to the other keeps the content of its slots.
-    #[must_use]
+    /// Returns whether a job that changes from one to the other keeps the content of its slots.
     pub fn same_slots(&self, other: &JobConfig) -> bool {
         self.cookie == other.cookie
             && self.workers == other.workers
@@ -85,7 +81,7 @@ impl JobConfig {
         Ok(())
     }
 
-    /// Checks that the sum of n values of a table fits its lanes (P6), on every level (P34).
+    /// Checks that the sum of n values of a table fits its lanes (P6 tables), on every level (P34 levels).
     ///
     /// # Errors
     /// [`JobConfigError::LaneOverflow`], [`JobConfigError::RackLanes`].

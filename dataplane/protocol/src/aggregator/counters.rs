@@ -1,4 +1,4 @@
-//! What an aggregator counts: per job and worker packets, bytes, events and drop reasons (P7).
+//! An aggregator's counters: for each job and worker packets, bytes, events and drop reasons (P7 membership).
 
 use crate::{MAX_WORKERS, WorkerId};
 
@@ -18,7 +18,6 @@ macro_rules! counted {
             pub const ALL: [$name; $count] = [$($name::$variant),*];
 
             /// A short lower-case name, for counters and logs.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $($name::$variant => $text),* }
             }
@@ -27,7 +26,7 @@ macro_rules! counted {
 }
 
 counted! {
-    /// Why a packet was dropped without effect, in the order of P7.
+    /// The reason why a packet was dropped without effect, in the order of P7.
     pub enum DropReason[13] {
         /// Shorter than a header.
         Short = "short",
@@ -51,9 +50,9 @@ counted! {
         Slot = "slot",
         /// DATA with a table that the job does not have.
         Table = "table",
-        /// Too far ahead of its slot (P9).
+        /// Too far ahead of its slot (P9 newer).
         Round = "round",
-        /// Another kind or table than the slot's round has (P14).
+        /// Another kind or table than the slot's round has (P14 different collectives).
         Mixed = "mixed",
     }
 }
@@ -61,17 +60,17 @@ counted! {
 counted! {
     /// The effect of a packet that was let in.
     pub enum Event[6] {
-        /// The first of its round (P10).
+        /// The first of its round (P10 newer round).
         Opened = "opened",
-        /// Added to a slot (P11).
+        /// Added to a slot (P11 new worker).
         Added = "added",
-        /// Already in the slot (P12).
+        /// Already in the slot (P12 duplicates).
         Duplicate = "duplicate",
-        /// The slot was complete without it (P13).
+        /// The slot was complete without it (P13 completion).
         Late = "late",
-        /// Its round was over (P15).
+        /// Its round was over (P15 older round).
         Stale = "stale",
-        /// Of another all-reduce (P14).
+        /// A packet of another all-reduce (P14 different collectives).
         Mismatch = "mismatch",
     }
 }
@@ -92,12 +91,12 @@ impl GlobalCounters {
     }
 }
 
-/// How a packet ended.
+/// The end of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It changed a slot or was answered: see the event.
     Handled(Event),
-    /// It came from the root, and all members of this rack have it now (P36).
+    /// It came from the root, and all members of this rack have it now (P36 passed on).
     Passed,
     /// It was dropped and changed nothing.
     Dropped(DropReason),
@@ -127,7 +126,7 @@ pub struct JobCounters {
     pub resent: u64,
     /// NUDGEs passed on.
     pub nudges: u64,
-    /// Packets of the root that a rack has passed on (P36).
+    /// Packets of the root that a rack has passed on.
     pub passed: u64,
 }
 
@@ -143,12 +142,11 @@ impl JobCounters {
     }
 
     /// Counters of one worker number; numbers from 64 on share one set.
-    #[must_use]
     pub fn worker(&self, worker: WorkerId) -> &WorkerCounters {
         &self.workers[usize::from(worker.0).min(MAX_WORKERS)]
     }
 
-    /// Counts a packet of so many bytes, and what became of it.
+    /// Counts a packet of this length, and its end.
     #[inline]
     pub(super) fn count(&mut self, worker: WorkerId, bytes: usize, end: Result<Event, DropReason>) {
         let w = &mut self.workers[usize::from(worker.0).min(MAX_WORKERS)];
@@ -160,7 +158,7 @@ impl JobCounters {
         }
     }
 
-    /// Counts a packet of the root of so many bytes.
+    /// Counts a packet of the root of this length.
     pub(super) fn pass(&mut self, bytes: usize) {
         let w = &mut self.workers[MAX_WORKERS];
         w.packets += 1;

@@ -1,9 +1,9 @@
-//! Why an aggregator refuses a configuration.
+//! Configurations that an aggregator refuses.
 
 use crate::wire::Form;
 use crate::{JobId, TableId, WorkerId};
 
-/// Why a configuration is refused.
+/// The reason why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name them")]
 pub enum JobConfigError {

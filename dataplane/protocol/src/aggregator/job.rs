@@ -11,12 +11,12 @@ pub(super) const UNUSED: u32 = u32::MAX;
 /// Ids of tables.
 const TABLES: usize = 256;
 
-/// Where packets to a worker go.
+/// The address of packets to a worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Receiver {
     /// Answers to it alone.
     to: Option<Endpoint>,
-    /// Whether it gets copies of what goes to all.
+    /// True if it gets copies of what goes to all.
     copies: bool,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Receiver {
 pub(super) struct Receivers {
     job: JobId,
     each: [Receiver; MAX_WORKERS],
-    /// Who gets copies, in the order of the workers' numbers: the multicast group.
+    /// The multicast group: the workers that get copies, in the order of their numbers.
     group: Vec<Endpoint>,
 }
 
@@ -57,7 +57,7 @@ impl Receivers {
     }
 }
 
-/// What outlives a job's slots.
+/// The parts of a job that outlive its slots.
 pub(super) struct Kept {
     counters: JobCounters,
     members: [Option<Endpoint>; MAX_WORKERS],
@@ -71,14 +71,13 @@ pub(super) struct Job {
     pub receivers: Receivers,
     /// The tables it may use, by id.
     tables: Vec<Option<Lookup>>,
-    /// These tables, and those that were removed since: slots may be half filled with their values (P6).
+    /// These tables, and those that were removed since: slots may be half filled with their values.
     used: Vec<Option<Lookup>>,
     pub slots: Slots,
 }
 
 impl JobConfig {
     /// Bytes that it takes in a shard: the shard's slots, and some 20 KiB for everything else.
-    #[must_use]
     pub fn memory(&self, shard: Shard) -> usize {
         size_of::<Job>()
             + JobCounters::memory()
@@ -89,7 +88,6 @@ impl JobConfig {
     }
 
     /// Bytes that it takes in all shards together.
-    #[must_use]
     pub fn memory_of_all(&self, shards: u8) -> usize {
         Shard::split(shards).map(|shard| self.memory(shard)).sum()
     }
@@ -131,7 +129,7 @@ impl Job {
         }
     }
 
-    /// Whether slots may hold values of a table under this id that differ from these (P6).
+    /// Returns whether slots may hold values of a table under this id that differ from these (P6 tables).
     pub fn used_otherwise(&self, id: TableId, table: &Lookup) -> bool {
         self.used[usize::from(id.0)].is_some_and(|used| used != *table)
     }
@@ -150,7 +148,7 @@ impl Job {
         std::mem::replace(&mut self.counters, JobCounters::new())
     }
 
-    /// P7 from reason 5 on, except for what depends on the slot's state. Returns the table for DATA, and any
+    /// Checks P7 membership from reason 5 on, except for what depends on the slot's state. Returns the table for DATA, and any
     /// table for other kinds.
     pub fn admit(&self, from: Endpoint, header: &Header, payload: &[u8]) -> Result<Lookup, DropReason> {
         self.admit_member(from, header)?;
@@ -158,7 +156,7 @@ impl Job {
             Kind::Data => self.tables[usize::from(header.table.0)],
             _ => Some(Lookup::default()),
         };
-        // How long DATA is, only its table tells.
+        // The length of DATA follows from its table.
         if table.is_some_and(|table| payload.len() != header.kind.payload_len(table.form)) {
             return Err(DropReason::Length);
         }
@@ -168,7 +166,7 @@ impl Job {
         table.ok_or(DropReason::Table)
     }
 
-    /// P7 from reason 5 to 8.
+    /// Checks P7 membership from reason 5 to 8.
     fn admit_member(&self, from: Endpoint, header: &Header) -> Result<(), DropReason> {
         if header.cookie != self.config.cookie {
             return Err(DropReason::Cookie);
@@ -185,7 +183,7 @@ impl Job {
         Ok(())
     }
 
-    /// P37: the same of a MISMATCH that a rack sends.
+    /// P37 roots: checks a MISMATCH that a rack sends.
     pub fn admit_mismatch(&self, from: Endpoint, header: &Header, payload: &[u8]) -> Result<(), DropReason> {
         self.admit_member(from, header)?;
         if payload.len() != header.kind.payload_len(Form::USUAL) {

@@ -11,18 +11,18 @@ pub trait Kernels {
     fn lookup(form: Form, add: bool, lanes: &mut [u8], table: &[u8; 16], packed: &[u8]);
     /// RAW joins a slot: big-endian i32 words are added, wrapping. Equal lengths.
     fn raw_add(lanes: &mut [u8], words: &[u8]);
-    /// A slot whose sums travel in fewer bits is complete: converts its lanes to what travels (P44),
+    /// A slot whose sums travel in fewer bits is complete: converts its lanes to what travels (P44 packed sums),
     /// [`Form::result_len`] bytes at their front. The bytes after that are then meaningless.
     fn pack(form: Form, lanes: &mut [u8]);
-    /// This memory of a slot is about to be used, so it may be prefetched. Nothing else changes.
-    fn expect(_memory: &[u8]) {}
+    /// Prefetches the memory of a slot, which is about to be used. Nothing else changes.
+    fn prefetch(_memory: &[u8]) {}
 }
 
 /// Plain Rust, one lane at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Scalar;
 
-/// The so-and-so-many-th index of a packet.
+/// The `i`-th index of a packet.
 fn index(packed: &[u8], width: usize, i: usize) -> u8 {
     let (byte, bit) = (i * width / 8, i * width % 8);
     let two = u16::from_be_bytes([packed[byte], packed.get(byte + 1).copied().unwrap_or(0)]);
@@ -45,7 +45,7 @@ impl Kernels for Scalar {
         };
         match form.lane() {
             Lane::Bits4 => {
-                // Two lanes are added as one number: sums fit, so nothing is carried from one to the other (P6).
+                // Two lanes are added as one number: sums fit, so nothing is carried from one to the other (P6 tables).
                 for (i, two) in lanes.iter_mut().enumerate() {
                     let old = if add { *two } else { 0 };
                     *two = old.wrapping_add(value(2 * i) << 4).wrapping_add(value(2 * i + 1));

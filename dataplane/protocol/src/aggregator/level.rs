@@ -1,4 +1,4 @@
-//! Where an aggregator stands: alone, as a rack below a root, or as the root of racks (P34 to P37).
+//! The level of an aggregator: alone, a rack below a root, or the root of racks (P34 to P37).
 
 use super::Lookup;
 use super::endpoint::Endpoint;
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 /// The racks of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Racks {
-    /// How many, 1 to 64: the root's workers.
+    /// The number of racks, 1 to 64: the root's workers.
     pub count: u8,
     /// Workers of the largest, 1 to 64.
     pub largest: u8,
@@ -18,7 +18,7 @@ pub struct Racks {
     pub total: u16,
 }
 
-/// What an aggregator is in a job.
+/// The level of an aggregator in a job (P34 levels).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// The only one: its sums are results.
@@ -30,9 +30,9 @@ pub enum Level {
         racks: Racks,
         /// Its number among them, as which the root knows it.
         rack: WorkerId,
-        /// Where the root's first port is.
+        /// The address of the root's first port.
         root: Endpoint,
-        /// UDP ports over which the root's slots are spread (P21).
+        /// UDP ports over which the root's slots are spread.
         ports: u8,
     },
     /// The root: its members are racks.
@@ -41,7 +41,6 @@ pub enum Level {
 
 impl Level {
     /// The racks, if there are any.
-    #[must_use]
     pub const fn racks(&self) -> Option<&Racks> {
         match self {
             Level::Only => None,
@@ -49,8 +48,7 @@ impl Level {
         }
     }
 
-    /// How DATA of a table travels to this aggregator; `None` if racks cannot have the table.
-    #[must_use]
+    /// Returns how DATA of a table travels to this aggregator; `None` if racks cannot have the table.
     pub fn lookup(&self, table: &Lookup) -> Option<Lookup> {
         let Some(racks) = self.racks() else { return Some(*table) };
         let (below, above) = table.form.in_racks(racks.sums(table))?;
@@ -73,15 +71,14 @@ impl Level {
 }
 
 impl Racks {
-    /// Lanes of a rack's sums of a table (P34).
-    #[must_use]
+    /// Lanes of a rack's sums of a table (P34 levels).
     pub fn sums(&self, table: &Lookup) -> Lane {
         let sum = u32::from(self.largest) * u32::from(table.granularity());
         if sum <= Lane::Bits8.max_sum() && !table.form.is_identity() { Lane::Bits8 } else { Lane::Bits16 }
     }
 }
 
-/// Where a slot's packets go at the root.
+/// Returns where a slot's packets go at the root.
 pub(super) fn port_of(root: Endpoint, ports: u8, slot: SlotId) -> Endpoint {
     let port = root.addr.port().wrapping_add(Shard::index_of(slot, ports).into());
     Endpoint { ingress: root.ingress, addr: SocketAddr::from((root.addr.ip(), port)) }

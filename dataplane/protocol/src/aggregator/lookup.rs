@@ -19,7 +19,6 @@ impl From<&Table> for Lookup {
 
 impl Lookup {
     /// g: the largest value.
-    #[must_use]
     pub fn granularity(&self) -> u8 {
         if self.form.is_identity() { u8::MAX } else { self.values.into_iter().max().unwrap_or(0) }
     }
@@ -48,7 +47,7 @@ impl Lookup {
     }
 }
 
-/// What is wrong with a lookup table (P6).
+/// A fault of a lookup table (P6 tables).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name them")]
 pub enum TableError {

@@ -1,4 +1,4 @@
-//! What an aggregator does with a packet (P7–P17, P21): the single definition.
+//! The aggregator (P7–P17, P21): the single definition of what becomes of a packet.
 //!
 //! [`Aggregator`] is generic over [`Kernels`], so that the same code is the model (with
 //! [`Scalar`]) and the software parameter server (with SIMD kernels). It neither allocates nor
@@ -16,18 +16,16 @@ mod level;
 mod lookup;
 mod relay;
 mod shard;
-mod sink;
 mod slot;
 
 pub use config::JobConfig;
 pub use counters::{DropReason, Event, GlobalCounters, JobCounters, Outcome, WorkerCounters};
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, Sink};
 pub use error::JobConfigError;
 pub use kernels::{Kernels, Scalar};
 pub use level::{Level, Racks};
 pub use lookup::{Lookup, TableError};
 pub use shard::Shard;
-pub use sink::Sink;
 pub use slot::SlotView;
 
 use crate::wire::{Header, HeaderError, Kind};
@@ -44,10 +42,10 @@ pub struct Aggregator<K: Kernels = Scalar> {
     jobs: Vec<Option<Box<Job>>>,
     tables: Vec<Option<Lookup>>,
     counters: GlobalCounters,
-    /// To be forgotten with every change of what P7 looks at.
+    /// Forgotten with every change of the configuration that P7 looks at.
     admissions: Admissions,
     memory_limit: usize,
-    /// Whether jobs take more than stays in the caches near a core.
+    /// True if jobs take more than stays in the caches near a core.
     far: bool,
     kernels: PhantomData<K>,
 }
@@ -58,7 +56,6 @@ const NEAR: usize = 2 << 20;
 impl<K: Kernels> Aggregator<K> {
     /// An empty aggregator that serves the slots of `shard`, and whose jobs take at most `memory_limit`
     /// bytes.
-    #[must_use]
     pub fn new(shard: Shard, memory_limit: usize) -> Self {
         Aggregator {
             shard,
@@ -74,7 +71,6 @@ impl<K: Kernels> Aggregator<K> {
     }
 
     /// The installed table of this id.
-    #[must_use]
     pub fn table(&self, id: TableId) -> Option<&Lookup> {
         self.tables[usize::from(id.0)].as_ref()
     }
@@ -87,7 +83,6 @@ impl<K: Kernels> Aggregator<K> {
     }
 
     /// Bytes that its jobs take.
-    #[must_use]
     pub fn memory(&self) -> usize {
         self.jobs().map(|config| config.memory(self.shard)).sum()
     }
@@ -98,7 +93,6 @@ impl<K: Kernels> Aggregator<K> {
     }
 
     /// A job's counters.
-    #[must_use]
     pub fn job_counters(&self, job: JobId) -> Option<&JobCounters> {
         self.job(job).map(|job| &job.counters)
     }
@@ -109,13 +103,11 @@ impl<K: Kernels> Aggregator<K> {
     }
 
     /// Counters of packets that belong to no job.
-    #[must_use]
     pub fn counters(&self) -> &GlobalCounters {
         &self.counters
     }
 
-    /// What a slot holds; `kind` chooses the norm or the data slots.
-    #[must_use]
+    /// Returns a slot's content; `kind` chooses the norm or the data slots.
     pub fn slot(&self, job: JobId, kind: Kind, slot: SlotId) -> Option<SlotView<'_>> {
         self.job(job)?.slot_view(kind, slot)
     }
@@ -131,7 +123,7 @@ impl<K: Kernels> Aggregator<K> {
         if place == UNUSED { None } else { self.jobs[place as usize].as_deref_mut() }
     }
 
-    /// Installs a lookup table (P6).
+    /// Installs a lookup table (P6 tables).
     ///
     /// # Errors
     /// [`JobConfigError::TableInUse`] if a job uses another table under this id.
@@ -159,11 +151,11 @@ impl<K: Kernels> Aggregator<K> {
     }
 
     /// Installs or changes a job. Its slots keep their state if cookie, workers, quorum and
-    /// slots stay the same, and are emptied otherwise (P24). Members below n and counters stay in any case.
+    /// slots stay the same, and are emptied otherwise (P24 incarnations). Members below n and counters stay in any case.
     ///
     /// # Errors
     /// [`JobConfigError`] if the numbers do not fit together, a table is missing, has changed since the job used
-    /// it or n·g overflows the lane (P6), or the slots need more memory than is allowed.
+    /// it or n·g overflows the lane (P6 tables), or the slots need more memory than is allowed.
     pub fn install_job(&mut self, config: JobConfig) -> Result<(), JobConfigError> {
         config.check()?;
         self.admissions = Admissions::NONE;
@@ -263,13 +255,13 @@ impl<K: Kernels> Aggregator<K> {
         }
     }
 
-    /// Says that a packet comes soon, so that its slot may be prefetched. Nothing else changes.
+    /// Prefetches the slot of a packet that comes soon. Nothing else changes.
     #[inline]
-    pub fn expect(&self, packet: &[u8]) {
+    pub fn prefetch(&self, packet: &[u8]) {
         let Some(head) = packet.first_chunk().filter(|_| self.far) else { return };
         let pass = self.admissions.get(head);
         if let Some(Some(job)) = self.jobs.get(pass.place as usize) {
-            job.slots.expect::<K>(Header::place_of(head).1);
+            job.slots.prefetch::<K>(Header::place_of(head).1);
         }
     }
 
@@ -279,7 +271,7 @@ impl<K: Kernels> Aggregator<K> {
         self.handle_with(from, Ecn::NotEct, packet, sink)
     }
 
-    /// The same of one that came with these bits (P46).
+    /// Handles one packet that came with these ECN bits (P46 marks).
     #[inline]
     pub fn handle_with(&mut self, from: Endpoint, ecn: Ecn, packet: &[u8], sink: &mut impl Sink) -> Outcome {
         let Some((head, payload)) = packet.split_first_chunk() else {
@@ -311,7 +303,7 @@ impl<K: Kernels> Aggregator<K> {
         }
     }
 
-    /// P7 up to reason 11. A packet that is dropped is counted here.
+    /// Checks P7 membership up to reason 11. Counts a packet that is dropped.
     #[inline(never)]
     fn admit(&mut self, from: Endpoint, packet: &[u8]) -> Result<Admission, DropReason> {
         let found = Header::parse(packet).map_err(|error| match error {

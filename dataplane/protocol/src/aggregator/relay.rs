@@ -1,5 +1,5 @@
-//! What passes between levels: from the root through a rack to its members (P36), and MISMATCH of a rack
-//! through its root (P37).
+//! Packets that pass between levels: from the root through a rack to its members (P36 passed on), and MISMATCH of a rack
+//! through its root (P37 roots).
 
 use super::job::Job;
 use super::level::port_of;
@@ -18,7 +18,7 @@ fn concerned_kinds(kind: Kind) -> &'static [Kind] {
 }
 
 impl Job {
-    /// P36: whether a packet from the root, or one that claims to be, goes to all members; `form` is that of
+    /// Checks a packet from the root, or one that claims to be, before it goes to all members (P36); `form` is that of
     /// a RESULT's table.
     fn admit_from_root(
         &self,
@@ -49,7 +49,7 @@ impl Job {
 }
 
 impl<K: Kernels> Aggregator<K> {
-    /// What to do with a packet of a kind that no slot takes; `None` if this aggregator does not pass it on.
+    /// Passes on a packet of a kind that no slot takes; `None` if this aggregator does not.
     #[inline]
     pub(super) fn relay(
         &mut self,
@@ -77,7 +77,7 @@ impl<K: Kernels> Aggregator<K> {
         let job = self.jobs.get_mut(place as usize)?.as_mut()?;
         let (flags, ecn, end) = match job.config.level {
             Level::Only => return None,
-            // P37. Of everything else a root is the sender.
+            // P37 roots: all other packets are the root's own.
             Level::Root(_) if header.kind != Kind::Mismatch => return None,
             Level::Root(_) => (0, Ecn::NotEct, job.admit_mismatch(from, &header, payload)),
             Level::Rack { .. } => {

@@ -2,13 +2,13 @@
 
 use crate::SlotId;
 
-/// Which part of the slots a port serves (P21). Corresponding ports of all shares serve the same slots; only
+/// The part of the slots that a port serves (P21). Corresponding ports of all shares serve the same slots; only
 /// workers know at which share a slot is at home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// This shard's number, below `count`.
     pub index: u8,
-    /// How many shards there are, at least 1.
+    /// The number of shards, at least 1.
     pub count: u8,
 }
 
@@ -19,24 +19,22 @@ impl Shard {
     pub const WHOLE: Shard = Shard { index: 0, count: 1 };
 
     /// The shard of a slot among `count`.
-    #[must_use]
     pub const fn index_of(slot: SlotId, count: u8) -> u8 {
         if count <= 1 { 0 } else { ((slot.0 / Shard::BLOCK) % count as u16) as u8 }
     }
 
-    /// Whether the slot is this shard's.
-    #[must_use]
+    /// Returns whether the slot is this shard's.
     pub const fn serves(self, slot: SlotId) -> bool {
         Shard::index_of(slot, self.count) == self.index
     }
 
-    /// All shards of a server that has so many.
+    /// All shards of a server.
     pub fn split(count: u8) -> impl Iterator<Item = Shard> {
         let count = if count == 0 { 1 } else { count };
         (0..count).map(move |index| Shard { index, count })
     }
 
-    /// How many of a job's slots are this shard's.
+    /// Returns how many of a job's slots are this shard's.
     #[must_use]
     pub const fn share(self, slots: u32) -> u32 {
         if self.count <= 1 {
@@ -51,7 +49,6 @@ impl Shard {
     /// The index of a slot among those of its shard, whose blocks lie next to each other; `None` for a slot
     /// of another shard.
     #[inline]
-    #[must_use]
     pub const fn find(self, slot: SlotId) -> Option<usize> {
         if self.count <= 1 {
             return Some(slot.0 as usize);

@@ -16,14 +16,14 @@ pub(super) struct SlotState {
     pub round: Round,
     /// One bit per worker; 0 is an empty slot.
     pub seen: u64,
-    /// How many.
+    /// The number of these workers.
     pub members: u8,
-    /// How many workers are in the sum; for racks, all workers in their sums (P37).
+    /// The number of workers in the sum; of racks, all workers in their sums.
     pub count: u16,
     pub complete: bool,
-    /// Whether a packet of the sum met congestion (P46).
+    /// True if a packet of the sum met congestion.
     pub mark: bool,
-    /// For DATA and RAW, the kind and the table of the packet that opened the round (P14).
+    /// For DATA and RAW, the kind and the table of the packet that opened the round.
     pub head: (u8, TableId),
 }
 
@@ -34,12 +34,12 @@ pub struct SlotView<'a> {
     pub round: Round,
     /// One bit per worker in it.
     pub seen: u64,
-    /// Whether its RESULT is out.
+    /// True if its RESULT is out.
     pub complete: bool,
-    /// Whether a packet of its sum met congestion (P46).
+    /// True if a packet of its sum met congestion.
     pub mark: bool,
     /// Its lanes (1024 bytes, of which 4-bit lanes take the first half) or its NORM payload (20 bytes), in
-    /// wire order. In a complete slot with sums in fewer bits (P44), what travels is in front, and the
+    /// wire order. In a complete slot with sums in fewer bits, what travels is in front, and the
     /// rest is meaningless.
     pub values: &'a [u8],
 }
@@ -68,7 +68,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// How many are the shard's: data, norm.
+    /// Returns how many are the shard's: data, norm.
     fn shares(config: &JobConfig, shard: Shard) -> (usize, usize) {
         (shard.share(config.data_slots) as usize, shard.share(config.norm_slots) as usize)
     }
@@ -108,7 +108,7 @@ impl Slots {
         }
     }
 
-    /// The same, to change: a norm slot or a data slot.
+    /// State and packet of a norm slot or a data slot, to be changed.
     #[inline(always)]
     pub fn get_mut<const NORM: bool>(&mut self, slot: SlotId) -> Option<(&mut SlotState, &mut [u8])> {
         let place = self.shard.find(slot)?;
@@ -119,12 +119,12 @@ impl Slots {
         }
     }
 
-    /// Says that a data slot is about to be used.
+    /// Prefetches a data slot.
     #[inline]
-    pub fn expect<K: Kernels>(&self, slot: SlotId) {
+    pub fn prefetch<K: Kernels>(&self, slot: SlotId) {
         if let Some(slot) = self.shard.find(slot).and_then(|place| self.data.get(place)) {
             // Up to the line's beginning there is the state.
-            K::expect(&slot.packet);
+            K::prefetch(&slot.packet);
         }
     }
 }

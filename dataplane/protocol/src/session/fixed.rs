@@ -1,4 +1,4 @@
-//! JOINs of jobs whose members are fixed: who is let in, and when a session begins or goes on (P22, P24).
+//! JOINs of jobs whose members are fixed: which of them are let in, and when a session begins or is resumed (P22, P24).
 
 use super::action::Action;
 use super::job::{JobState, fresh, packet, refusal};
@@ -81,7 +81,7 @@ impl JobState {
         actions
     }
 
-    /// Who sends this JOIN, with what is known of it.
+    /// Returns the sender of this JOIN, with what is known of it.
     fn arrival(&self, now: Duration, from: SocketAddr, header: &Header, join: &Join) -> Peer {
         let mut arrival = Peer::from_join(now, from, header, join);
         let member = self.peers[usize::from(header.worker.0)];
@@ -151,7 +151,7 @@ impl JobState {
         if let Some(answer) = self.defend_seat(now, from, (header, join), packets()) {
             return ControlFlow::Break(answer);
         }
-        // P24: a new incarnation of this worker ends the session for all.
+        // P24 incarnations: a new one of this worker ends the session for all.
         self.admit(place, arrival);
         self.end(session, worker);
         if let Some(uplink) = self.seating.uplink_mut() {
@@ -211,14 +211,14 @@ impl JobState {
             .map_or(welcome.quorum == self.job.config.workers, |rack| rack.quorum == rack.workers);
         let same = full && claim.is_some_and(|claimed| members.iter().all(|m| m.session == claimed));
         if !same && claim.is_some() {
-            // Who has not claimed the session may be a stray in the place of a member that is about to claim it.
+            // A worker that has not claimed the session may be a stray in the place of a member that is about to claim it.
             let claimers = || members.iter().filter(|m| m.session != Cookie(0));
             let waited = claimers().map(|m| now.saturating_sub(m.since)).max();
             let one = claimers().all(|m| Some(m.session) == claim);
             if full && one && waited.is_some_and(|waited| waited < CLAIMING) {
                 return vec![pending(self)];
             }
-            // Who still claims a session would only fail in a new one, and end it by joining anew.
+            // A worker that still claims a session would only fail in a new one, and end it by joining anew.
             return self.turn_away_claims();
         }
         if self.seating.uplink().is_some() {

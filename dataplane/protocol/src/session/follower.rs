@@ -1,4 +1,4 @@
-//! A share other than the first: workers bring it the session into which the first share has let them (P24).
+//! A share other than the first: workers bring it the session into which the first share has let them (P24 incarnations).
 //! It is like a fixed job that takes the session's cookie from their claims in place of making one.
 
 use super::action::Action;
@@ -9,8 +9,8 @@ use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long the members of a running session must be silent before another session takes its place, and how often
-/// they are asked meanwhile. Fewer ASKs than that may all have been lost.
+/// The time for which the members of a running session must be silent before another session takes its place, and the time
+/// between two ASKs meanwhile. Fewer ASKs than [`LEAST_ASKS`] may all have been lost.
 const SILENCE: Duration = Duration::from_millis(200);
 const ASK_EVERY: Duration = Duration::from_millis(50);
 const LEAST_ASKS: u32 = 4;
@@ -18,7 +18,7 @@ const LEAST_ASKS: u32 = 4;
 /// The workers that claim a session which does not run at this share.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// By seat; a claim is forgotten like a worker that waits (P22).
+    /// By seat; a claim is forgotten like a worker that waits.
     pub by_seat: Vec<Option<Peer>>,
     /// The members of the running session are asked whether they still run, since all of one session claim its
     /// place.
@@ -42,7 +42,7 @@ impl Claims {
         claims.filter(move |(_, claim)| claim.session == session)
     }
 
-    /// Forgets claims that are not repeated any more; there are so many seats.
+    /// Forgets claims that are not repeated any more; the job has this number of `seats`.
     pub fn forget(&mut self, now: Duration, seats: usize) {
         self.by_seat.resize(seats, None);
         self.by_seat.iter_mut().for_each(|claim| *claim = claim.filter(|claim| !claim.is_forgotten(now)));
@@ -100,8 +100,8 @@ impl JobState {
         [pending].into_iter().chain(begun).collect()
     }
 
-    /// Begins the session that all members claim, with empty slots. One that runs goes on until none of its members
-    /// has been heard for a while, although they are asked: anybody who knows the job's cookie could claim another.
+    /// Begins the session that all members claim, with empty slots. One that runs continues until none of its members
+    /// has been heard for a while, although they are asked: every host that knows the job's cookie could claim another.
     pub(super) fn begin_claimed(
         &mut self,
         now: Duration,

@@ -14,7 +14,7 @@ const OF_GUESSERS: Allowance = Allowance { burst: 100, each: Duration::from_mill
 const OF_OTHERS: Allowance = Allowance { burst: 2000, each: Duration::from_millis(2) };
 /// For how long an address counts as one that has guessed.
 const REMEMBERED: Duration = Duration::from_secs(60);
-/// How many addresses are remembered. Beyond that, the one that guessed longest ago is forgotten.
+/// Most addresses that are remembered. Beyond that, the one that guessed longest ago is forgotten.
 const ADDRESSES: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ struct Guesser {
     last: Duration,
 }
 
-/// Who has guessed how often.
+/// The guesses of each address.
 #[derive(Default)]
 pub(super) struct Guesses {
     of_guessers: Bucket,
@@ -56,7 +56,7 @@ pub(super) struct Guesses {
     by_address: BTreeMap<IpAddr, Guesser>,
 }
 
-/// What counts as one address (P22): for IPv6 the first 64 bits, since a host can have any number of
+/// Returns the part of an address that is counted (P22 JOIN): of IPv6 the first 64 bits, since a host can have any number of
 /// addresses that begin with them.
 fn bucket_address(address: IpAddr) -> IpAddr {
     match address {
@@ -77,7 +77,7 @@ impl Guesses {
         self.by_address.get(&address).filter(|guesser| now.saturating_sub(guesser.last) < REMEMBERED)
     }
 
-    /// Whether JOINs from there are ignored for now, since a right cookie among too many guesses would also
+    /// Returns whether JOINs from there are ignored for now, since a right cookie among too many guesses would also
     /// be a guess.
     pub fn is_exhausted(&self, now: Duration, from: IpAddr) -> bool {
         match self.guesser(now, bucket_address(from)) {
@@ -89,7 +89,7 @@ impl Guesses {
     }
 
     /// A JOIN from there had a wrong cookie or job.
-    pub fn note(&mut self, now: Duration, from: IpAddr) {
+    pub fn record(&mut self, now: Duration, from: IpAddr) {
         let from = bucket_address(from);
         match self.guesser(now, from) {
             Some(_) => self.of_guessers.take(now, OF_GUESSERS),
@@ -120,7 +120,7 @@ mod tests {
         // A guess each millisecond, for ten seconds.
         for now in (0..10_000).map(Duration::from_millis) {
             if !guesses.is_exhausted(now, one) {
-                guesses.note(now, one);
+                guesses.record(now, one);
                 looked_at += 1;
             }
             assert!(!guesses.is_exhausted(now, other));
@@ -133,7 +133,7 @@ mod tests {
     fn a_network_of_ipv6_is_one_address() {
         let mut guesses = Guesses::default();
         let at = |network: u128, host: u128| Ipv6Addr::from_bits(network << 64 | host).into();
-        (0..20).for_each(|host| guesses.note(Duration::ZERO, at(7, host)));
+        (0..20).for_each(|host| guesses.record(Duration::ZERO, at(7, host)));
         assert!(guesses.is_exhausted(Duration::ZERO, at(7, 99)));
         assert!(!guesses.is_exhausted(Duration::ZERO, at(8, 99)));
     }
@@ -145,7 +145,7 @@ mod tests {
         for i in 0..100_000u32 {
             let (now, from) = (Duration::from_micros(100) * i, Ipv4Addr::from(i).into());
             if !guesses.is_exhausted(now, from) {
-                guesses.note(now, from);
+                guesses.record(now, from);
                 looked_at += 1;
             }
         }
@@ -161,7 +161,7 @@ mod tests {
             // 5,000 a second, for ten seconds.
             let (now, from) = (Duration::from_micros(200) * i, Ipv4Addr::from(i % 1000).into());
             if !guesses.is_exhausted(now, from) {
-                guesses.note(now, from);
+                guesses.record(now, from);
                 looked_at += 1;
             }
             assert!(!guesses.is_exhausted(now, Ipv4Addr::new(10, 0, 0, (i % 64) as u8).into()), "{now:?}");

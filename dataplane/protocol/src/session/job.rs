@@ -14,7 +14,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct JobState {
     pub(super) job: StaticJob,
-    /// The policy by which it has members, and what that policy knows of them.
+    /// The policy of membership, with its own state.
     pub(super) seating: Seating,
     /// Cookie of the session that runs.
     pub(super) session: Option<Cookie>,
@@ -79,7 +79,7 @@ impl JobState {
         self.pending(addr, to, session, joined)
     }
 
-    /// P25: PENDING to the members that have not left, so that they do not wait for those that have, nor for
+    /// P25 LEAVE: PENDING to the members that have not left, so that they do not wait for those that have, nor for
     /// `absent` ones.
     pub(super) fn absence_notices(&self, session: Cookie, absent: u64) -> impl Iterator<Item = Action> {
         let here = self.members().filter(move |(worker, member)| !member.left && absent & worker.bit() == 0);
@@ -133,7 +133,7 @@ impl JobState {
         packet(addr, &header, &body)
     }
 
-    /// P24: members that claim a session which cannot go on must join anew; the others stay.
+    /// P24 incarnations: members that claim a session which cannot go on must join anew; the others stay.
     pub(super) fn turn_away_claims(&mut self) -> Vec<Action> {
         let new = self.members().find(|(_, member)| member.session == Cookie(0));
         let because_of = new.map_or(WorkerId::NONE, |(worker, _)| worker);
@@ -169,14 +169,14 @@ impl JobState {
     pub(super) fn welcome(&self, worker: WorkerId, session: Cookie, peer: &Peer) -> Action {
         let welcome = &self.job.welcome;
         let credit = self.seating.uplink().map_or(welcome.credit, |uplink| uplink.credit(welcome.credit));
-        // A rack tells marks only if its root does, too (P46).
+        // A rack reports marks only if its root does, too (P46).
         let marks = welcome.marks && self.seating.uplink().is_none_or(Uplink::tells_marks);
         let body = Welcome { session, nonce: peer.nonce, marks, credit, ..*welcome }.to_bytes();
         packet(peer.addr, &self.header(Kind::Welcome, worker, session), &body)
     }
 
     /// Describes the job's configuration to a worker that asks, or that claims a session of a differently
-    /// configured job (P22, P24).
+    /// configured job (P22 JOIN, P24 incarnations).
     pub(super) fn description(&self, to: SocketAddr, asked: &Header, join: &Join) -> Action {
         let body = Welcome { session: Cookie(0), nonce: join.nonce, ..self.job.welcome }.to_bytes();
         let (round, slot) = (asked.round, asked.slot);
@@ -184,7 +184,7 @@ impl JobState {
         packet(to, &header, &body)
     }
 
-    /// Whether a session has ended here. A session that neither runs nor has ended was lost in a restart, or
+    /// Returns whether a session has ended here. A session that neither runs nor has ended was lost in a restart, or
     /// was never here.
     pub(super) fn is_over(&self, session: Cookie) -> bool {
         let ended = self.ended.as_ref().map(|ended| ended.session);
@@ -192,12 +192,12 @@ impl JobState {
     }
 
     /// ASK to a worker that leaves an unknown session: the others' claims will show whether they need it
-    /// (P25).
+    /// (P25 LEAVE).
     pub(super) fn ask_leaver(&self, leave: &Header, to: SocketAddr, nonce: u64) -> Action {
         packet(to, &self.header(Kind::Ask, leave.worker, leave.cookie), &Ask { nonce }.to_bytes())
     }
 
-    /// ASK to a member whose number somebody else wants (P24).
+    /// ASK to a member whose number another worker wants (P24 incarnations).
     pub(super) fn ask(&self, worker: WorkerId, session: Cookie, member: &Peer) -> Action {
         let body = Ask { nonce: member.nonce }.to_bytes();
         packet(member.addr, &self.header(Kind::Ask, worker, session), &body)
@@ -209,13 +209,13 @@ impl JobState {
         seats.filter_map(|(worker, peer)| Some((worker, peer.as_ref()?)))
     }
 
-    /// Whether somebody who is here sends from there.
+    /// Returns whether a member, or a worker that waits, sends from there.
     pub(super) fn knows(&self, from: SocketAddr) -> bool {
         let claims = self.seating.claims().map_or(&[][..], |claims| &claims.by_seat);
         self.peers.iter().chain(claims).flatten().any(|p| p.addr == from)
     }
 
-    /// The first worker here, not `worker` itself, whose build computes other numbers (P26).
+    /// The first worker here, not `worker` itself, whose build computes other numbers (P26 definitions).
     pub(super) fn disagrees(&self, worker: WorkerId, definitions: u64) -> Option<WorkerId> {
         let (other, _) = self.members().find(|&(seat, peer)| {
             let theirs = peer.definitions;
@@ -225,7 +225,7 @@ impl JobState {
     }
 
     /// A JOIN for a member's seat from another address than the member's: the member is asked before its seat,
-    /// or what is sent to it, goes elsewhere (P24). Returns the answer; `None` if the JOIN may have the seat.
+    /// or what is sent to it, goes elsewhere (P24 incarnations). Returns the answer; `None` if the JOIN may have the seat.
     /// `packets` says when the member's last packet to the aggregator came.
     pub(super) fn defend_seat(
         &mut self,
@@ -235,7 +235,7 @@ impl JobState {
         packets: Option<Duration>,
     ) -> Option<Vec<Action>> {
         let worker = header.worker;
-        // Nobody else can send from the address of a member that runs.
+        // Only the member can send from its address while it runs.
         let member = self.peers.get_mut(usize::from(worker.0))?.as_mut();
         let member = member.filter(|member| member.addr != from)?;
         let (claim, member) = (member.claim(now, packets), *member);
@@ -259,7 +259,7 @@ pub(super) fn packet(to: SocketAddr, header: &Header, body: &[u8]) -> Action {
     Action::Send(to, bytes)
 }
 
-/// REFUSED to whoever sent a JOIN with this header, because of `worker`.
+/// REFUSED to the sender of a JOIN with this header, because of `worker`.
 pub(super) fn refusal(to: SocketAddr, join: &Header, reason: RefuseReason, worker: WorkerId) -> Action {
     let answer = Header { kind: Kind::Refused, flags: 0, count: 0, num_workers: 0, ..*join };
     packet(to, &answer, &Refused { reason, worker }.to_bytes())

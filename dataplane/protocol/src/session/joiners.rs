@@ -11,28 +11,25 @@ use std::time::Duration;
 pub struct Joiners {
     /// The joiner of the first share, and once that is in, those of the others.
     all: Vec<Joiner>,
-    /// Whether each has welcomed it since it was last asked.
+    /// One bit for each share that has welcomed it since it was last asked.
     welcomed: u64,
     shares: Shares,
-    /// What the first share said last.
+    /// The last WELCOME of the first share, and n.
     session: Option<(Welcome, u8)>,
 }
 
 impl Joiners {
     /// A worker that is about to join with `first`, at the first share or the only server.
-    #[must_use]
     pub fn new(first: Joiner) -> Joiners {
         Joiners { all: vec![first], welcomed: 0, shares: Shares::NONE, session: None }
     }
 
-    /// How many shares are known by now.
-    #[must_use]
+    /// Returns how many shares are known by now.
     pub fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// Where the shares are, as the first one has said; empty if there is one server, and before that.
-    #[must_use]
+    /// Returns where the shares are, as the first one has said; empty if there is one server, and before that.
     pub fn shares(&self) -> &[SocketAddr] {
         self.shares.as_slice()
     }
@@ -42,8 +39,7 @@ impl Joiners {
         self.all.iter_mut().for_each(|joiner| joiner.resume_after_pause(now));
     }
 
-    /// Whether a share has welcomed this worker and has not been asked again since.
-    #[must_use]
+    /// Returns whether a share has welcomed this worker and has not been asked again since.
     pub fn has_joined(&self, share: usize) -> bool {
         self.all.get(share).is_some_and(Joiner::has_joined)
     }
@@ -70,14 +66,12 @@ impl Joiners {
         self.all.iter_mut().for_each(|joiner| joiner.stay(now));
     }
 
-    /// Whether every share has said BYE, or leaving has taken long enough.
-    #[must_use]
+    /// Returns whether every share has said BYE, or leaving has taken long enough.
     pub fn has_left(&self) -> bool {
         self.all.iter().all(Joiner::has_left)
     }
 
     /// The error if joining some share has taken `limit` already.
-    #[must_use]
     pub fn timeout_error(&self, now: Duration, limit: Duration) -> Option<JoinError> {
         let late = |(share, joiner): (usize, &Joiner)| Some((share, joiner.timeout_error(now, limit)?));
         self.all.iter().enumerate().find_map(late).map(|(share, error)| self.locate(share, error))
@@ -96,8 +90,7 @@ impl Joiners {
         }
     }
 
-    /// When [`Self::poll`] has something to send.
-    #[must_use]
+    /// Returns when [`Self::poll`] has something to send.
     pub fn deadline(&self) -> Option<Duration> {
         self.all.iter().filter_map(Joiner::deadline).min()
     }
@@ -119,7 +112,6 @@ impl Joiners {
 
     /// The members of the session that have not left (P25), one bit each. A member that has left one share may still answer
     /// for its packets at another.
-    #[must_use]
     pub fn members_here(&self) -> u64 {
         self.all.iter().fold(0, |here, joiner| here | joiner.members_here())
     }

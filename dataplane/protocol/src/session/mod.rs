@@ -1,4 +1,4 @@
-//! How workers of a static job find each other (P22–P26): [`Joiner`] is the worker's side, [`Joiners`] its
+//! Sessions of static jobs (P22–P26): [`Joiner`] is the worker's side, [`Joiners`] its
 //! side towards all shares of a server, [`Registry`] the parameter server's side. Neither does I/O or reads a
 //! clock.
 //!

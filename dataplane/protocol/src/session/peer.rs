@@ -1,15 +1,15 @@
-//! Who is in a job, and whether its number may be given to somebody else (P24).
+//! A member of a job, and the decision whether another worker gets its number (P24 incarnations).
 
 use crate::wire::{Header, Join};
 use crate::{Cookie, Round};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Whoever waits for a session and has sent no JOIN for so long is forgotten.
+/// A worker that waits for a session and has sent no JOIN for this time is forgotten.
 pub(super) const FORGET: Duration = Duration::from_secs(3);
-/// Nobody else can take the seat of a waiting worker that has asked within this time.
+/// No other worker can take the seat of a waiting worker that has asked within this time.
 const ASKING: Duration = Duration::from_secs(1);
-/// How long a member is asked before its number goes to somebody else, and how often.
+/// The time for which a member is asked before its number goes to another worker, and the time between two ASKs.
 const ASK_FOR: Duration = Duration::from_millis(500);
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// A member that has shown so recently that it runs is not asked again.
@@ -27,18 +27,18 @@ pub(super) struct Peer {
     pub session: Cookie,
     pub definitions: u64,
     pub addr: SocketAddr,
-    /// What its JOINs are told by.
+    /// The attempt of its last JOIN.
     pub attempt: Round,
-    /// When it first sent JOIN.
+    /// The time of its first JOIN.
     pub since: Duration,
-    /// When it last sent JOIN.
+    /// The time of its last JOIN.
     pub heard: Duration,
     pub left: bool,
     pub asked: Asked,
 }
 
 impl Peer {
-    /// Who sent a JOIN, now and for the first time.
+    /// The sender of a first JOIN.
     pub fn from_join(now: Duration, from: SocketAddr, header: &Header, join: &Join) -> Peer {
         Peer {
             nonce: join.nonce,
@@ -53,21 +53,21 @@ impl Peer {
         }
     }
 
-    /// Whether it waits no more, for it has sent no JOIN for so long.
+    /// Returns whether it waits no more, for it has sent no JOIN for so long.
     pub fn is_forgotten(&self, now: Duration) -> bool {
         now.saturating_sub(self.heard) > FORGET
     }
 
-    /// Whether this worker, which waits for a session, keeps its seat from another that asks for it now.
+    /// Returns whether this worker, which waits for a session, keeps its seat from another that asks for it now.
     pub fn keeps_seat(&self, now: Duration, other: &Peer) -> bool {
-        // Who was in the session that is to go on is no stranger.
+        // A worker that claims the session that is to be resumed was in it.
         let known = other.session != Cookie(0) && self.session == Cookie(0);
         let another = self.nonce != other.nonce && self.addr != other.addr;
         another && !known && now.saturating_sub(self.heard) < ASKING
     }
 }
 
-/// What came of asking a member whether it still runs.
+/// The course of asking a member whether it still runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Asked {
     since: Option<Duration>,
@@ -78,7 +78,7 @@ pub(super) struct Asked {
     sure: Option<Duration>,
 }
 
-/// What is to be done about somebody who wants a member's number.
+/// The decision about a worker that wants a member's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claim {
     /// The member runs.
@@ -92,7 +92,7 @@ pub(super) enum Claim {
 }
 
 impl Peer {
-    /// Somebody else wants this member's number. `packets` says when its last packet to the aggregator came.
+    /// Another worker wants this member's number. `packets` says when its last packet to the aggregator came.
     pub fn claim(&mut self, now: Duration, packets: Option<Duration>) -> Claim {
         if self.left {
             return Claim::Granted;
@@ -111,7 +111,7 @@ impl Peer {
         }
         let pause = now.saturating_sub(asked.last);
         if pause >= SURE {
-            // Whoever wanted it then has gone away meanwhile: what was asked so long ago does not count.
+            // The worker that wanted the number has gone away meanwhile: an ASK so long ago does not count.
             *asked = Asked { since: Some(now), last: now, times: 1, ..Asked::default() };
             return Claim::Ask;
         }

@@ -1,4 +1,4 @@
-//! A rack's session: it begins, goes on and ends with that of its root, of which the rack is a worker (P38).
+//! A rack's session begins, is resumed and ends with that of its root, of which the rack is a worker (P38 sessions in racks).
 
 use super::action::Action;
 use super::job::{JobState, packet};
@@ -13,10 +13,10 @@ use std::time::Duration;
 /// The time between two packets that tell the root that a session is over.
 const ENDING_RETRY: Duration = Duration::from_millis(200);
 
-/// How often the root is told that a session is over.
+/// The number of JOINs that end a session at the root, if none is answered.
 const ENDINGS: u8 = 15;
 
-/// What a rack does towards its root.
+/// A rack's state as a worker of its root.
 #[derive(Debug)]
 pub(super) struct Uplink {
     pub root: Root,
@@ -24,7 +24,7 @@ pub(super) struct Uplink {
     pub joiner: Option<(u64, Joiner)>,
     /// Racks that have joined, as the root has said.
     pub joined: u64,
-    /// How much may be outstanding at the root, as it has said (P41); 0 for no bound.
+    /// The root's credit; 0 is no bound.
     pub credit: u32,
     /// The JOIN that ends the session, how many more times it is sent to the root without an answer, and when
     /// next.
@@ -32,7 +32,7 @@ pub(super) struct Uplink {
 }
 
 impl Uplink {
-    /// Whether the root tells marks, as it has said last.
+    /// Returns whether the root reports marks, by its last WELCOME.
     pub fn tells_marks(&self) -> bool {
         self.root.welcome.marks
     }
@@ -54,7 +54,7 @@ impl Uplink {
         }
     }
 
-    /// The session is over because of a member: the root will be told.
+    /// The session is over because of a member: JOINs to the root end it there.
     pub fn end(&mut self, now: Duration) {
         let mut buffer = [0; 128];
         if let Some((_, joiner)) = self.joiner.take() {
@@ -76,8 +76,8 @@ fn nonce(members: &[Peer]) -> u64 {
 }
 
 impl JobState {
-    /// All members are here, claiming this session or none: the rack joins its root. Returns what `worker` is
-    /// told meanwhile.
+    /// All members are here, claiming this session or none: the rack joins its root. Returns the packet that `worker` is
+    /// sent meanwhile.
     pub(super) fn join_root(
         &mut self,
         now: Duration,
@@ -110,7 +110,7 @@ impl JobState {
         vec![packet(to, &header, &Pending { joined: uplink.joined }.to_bytes())]
     }
 
-    /// What is due to the root.
+    /// Returns the packets that are due to the root.
     pub(super) fn poll_root(&mut self, now: Duration) -> Vec<Action> {
         let Some(Uplink { root, joiner, ending, .. }) = self.seating.uplink_mut() else { return Vec::new() };
         let (at, mut buffer) = (root.at, [0; 128]);
@@ -178,7 +178,7 @@ impl JobState {
         }
     }
 
-    /// The root has let this rack in: the session begins, or goes on, for its members too.
+    /// The root has let this rack in: the session begins, or is resumed, for its members too.
     fn handle_welcome(&mut self, says: &Welcome) -> Vec<Action> {
         let Some(uplink) = self.seating.uplink_mut() else { return Vec::new() };
         let expected = Welcome { shards: says.shards, ..uplink.root.welcome };
@@ -245,7 +245,7 @@ impl JobState {
         true
     }
 
-    /// At a root: a rack says that the session is over. If anybody else says so, or of another session, it is
+    /// At a root: a rack says that the session is over. If another sender says so, or of another session, it is
     /// only answered.
     pub(super) fn ended_below(&mut self, worker: WorkerId, from: SocketAddr, join: &Join) -> Vec<Action> {
         let place = usize::from(worker.0);

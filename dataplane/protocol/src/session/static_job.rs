@@ -10,15 +10,14 @@ use std::net::SocketAddr;
 pub struct StaticJob {
     /// Shape of the job; `cookie` is the configured one, with which workers join.
     pub config: JobConfig,
-    /// What WELCOME says; session and nonce are filled in.
+    /// The WELCOME of a session, without session and nonce.
     pub welcome: Welcome,
-    /// The root, if this aggregator is a rack of the job (P38).
+    /// The root, if this aggregator is a rack of the job.
     pub root: Option<Root>,
 }
 
 impl StaticJob {
     /// A job at an aggregator that is no rack.
-    #[must_use]
     pub const fn new(config: JobConfig, welcome: Welcome) -> StaticJob {
         StaticJob { config, welcome, root: None }
     }
@@ -27,10 +26,10 @@ impl StaticJob {
 /// The root of a job, as its rack sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Root {
-    /// Where its base port is.
+    /// The address of its base port.
     pub at: SocketAddr,
     /// The rack's number.
     pub rack: WorkerId,
-    /// What it must say; how many ports it has, it says itself.
+    /// The WELCOME that it must send, but for the number of its ports.
     pub welcome: Welcome,
 }

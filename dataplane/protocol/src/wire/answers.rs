@@ -1,4 +1,4 @@
-//! Payloads of the answers that are not results: STRAGGLER (P15), MISMATCH (P14) and NUDGE (P17).
+//! Payloads of the answers that are not results: STRAGGLER (P15 older round), MISMATCH (P14 different collectives) and NUDGE (P17).
 
 use super::layout::payload;
 use super::{Kind, Norm};

@@ -5,7 +5,7 @@ use super::tables::{ROW_LEN, Row};
 use crate::Policy;
 use std::fmt;
 
-/// How a job differs from its earlier form: the first field that differs, and how many more do.
+/// The difference between a job and its earlier form: the first field that differs, and the number of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The first field that differs, in words.
@@ -42,8 +42,7 @@ impl fmt::Display for Value {
 }
 
 impl Change {
-    /// How `is` differs from `was`; `None` if a session of the one may go on as one of the other (P24).
-    #[must_use]
+    /// Returns the difference of `is` from `was`; `None` if a session of the one may go on as one of the other (P24 incarnations).
     pub fn compare(was: &Welcome, is: &Welcome) -> Option<Change> {
         let all = fields(was, is);
         let mut differ = all.into_iter().filter(|(_, was, is)| was != is);

@@ -11,11 +11,11 @@ payload! {
         0 nonce: u64,
         /// The session it was welcomed to, if any; cookie 0 stands for none.
         8 session: Cookie,
-        /// From a rack: whether that session is over because a member of the rack has restarted (P38).
+        /// From a rack: whether that session is over because a member of the rack has restarted.
         12 ends: bool,
         /// [`super::Welcome::fingerprint`] of what it was welcomed with; 0 without a session.
         16 fingerprint: u64,
-        /// Digest of the numbers that its build computes (P26); 0 skips the comparison.
+        /// Digest of the numbers that its build computes; 0 skips the comparison.
         24 definitions: u64,
     }
 }
@@ -39,7 +39,7 @@ payload! {
 }
 
 payload! {
-    /// Asks a member whether it still runs, before its number is given to somebody else (P24).
+    /// Asks a member whether it still runs, before its number is given to another worker (P24 incarnations).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Ask[ASK_LEN = 8] {
         /// The nonce it joined with.
@@ -51,7 +51,7 @@ payload! {
     /// The answer to a JOIN that fails.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Refused[REFUSED_LEN = 4] {
-        /// Why.
+        /// The reason.
         0 reason: RefuseReason,
         /// The worker that is the reason, or [`WorkerId::NONE`].
         1 worker: WorkerId,
@@ -59,7 +59,7 @@ payload! {
 }
 
 codes! {
-    /// Why a worker cannot join, or must join anew.
+    /// The reason why a worker cannot join, or must join anew.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
     #[allow(missing_docs, reason = "the messages say it")]
     pub enum RefuseReason {

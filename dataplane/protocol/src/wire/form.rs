@@ -1,4 +1,4 @@
-//! Forms: how DATA and its RESULT lie in packets (P2).
+//! Forms: how DATA and its RESULT lie in packets (P2 kinds).
 
 use crate::Lane;
 use std::fmt;
@@ -9,9 +9,9 @@ use std::fmt;
 pub struct Form {
     width: Width,
     lane: Lane,
-    /// Whether a packet has as many coordinates as one with lanes of 16 bits, although these have 8 (P34).
+    /// True if a packet has as many coordinates as one with lanes of 16 bits, although these have 8.
     short: bool,
-    /// Bits by which sums are narrower on their way down than the lanes that they are added in (P44).
+    /// Bits by which sums are narrower on their way down than the lanes that they are added in.
     packed: u8,
 }
 
@@ -48,7 +48,6 @@ impl Form {
 
     /// The form of indices of `width` bits (1, 2, 3, 4 or 8) and of these lanes, if there is one: 8-bit
     /// indices need 16-bit lanes.
-    #[must_use]
     pub const fn new(width: u8, lane: Lane) -> Option<Form> {
         let width = match (width, lane) {
             (1, _) => Width::One,
@@ -62,7 +61,7 @@ impl Form {
     }
 
     /// The form of indices of `width` bits, and of sums that go down in `sums` bits each, 4 to 16; they are added in the narrowest
-    /// lanes that hold them (P44).
+    /// lanes that hold them (P44 packed sums).
     #[must_use]
     pub const fn with_sums(width: u8, sums: u8) -> Option<Form> {
         let Some(lane) = Lane::narrowest(sums) else { return None };
@@ -73,9 +72,8 @@ impl Form {
         }
     }
 
-    /// How a table's indices and sums lie in memory if no packets carry them: indices of 4 bits, or of 8 for
+    /// Returns how a table's indices and sums lie in memory if no packets carry them: indices of 4 bits, or of 8 for
     /// a table of more bits, and sums of at most `sums` bits, 4 to 16, in bytes or in 16 bits.
-    #[must_use]
     pub const fn without_packets(bits: u8, sums: u8) -> Option<Form> {
         let lane = match sums {
             4..=8 => Lane::Bits8,
@@ -91,9 +89,8 @@ impl Form {
     }
 
     /// The forms in which a table of this form travels if workers are in racks whose sums have lanes of
-    /// `sums` (P34): between workers and their rack, and between racks and their root, which looks nothing
+    /// `sums` (P34 levels): between workers and their rack, and between racks and their root, which looks nothing
     /// up. `None` if sums would be narrower than 8 bits or than an index, or wider than the root's.
-    #[must_use]
     pub const fn in_racks(self, sums: Lane) -> Option<(Form, Form)> {
         if self.is_packed() {
             return None;
@@ -110,41 +107,35 @@ impl Form {
 
     /// Bits per index.
     #[inline]
-    #[must_use]
     pub const fn width(self) -> u8 {
         self.width as u8
     }
 
-    /// What its sums are added in.
+    /// Returns the lanes in which sums are added.
     #[inline]
-    #[must_use]
     pub const fn lane(self) -> Lane {
         self.lane
     }
 
     /// Bits of a sum on its way down.
     #[inline]
-    #[must_use]
     pub const fn sums(self) -> u8 {
         self.lane.bits() - self.packed
     }
 
     /// The largest sum that fits these.
-    #[must_use]
     pub const fn max_sum(self) -> u32 {
         (1 << self.sums()) - 1
     }
 
-    /// Whether sums travel in fewer bits than their lanes have (P44).
+    /// Returns whether sums travel in fewer bits than their lanes have (P44 packed sums).
     #[inline]
-    #[must_use]
     pub const fn is_packed(self) -> bool {
         self.packed > 0
     }
 
     /// Coordinates in one DATA packet and its RESULT.
     #[inline]
-    #[must_use]
     pub const fn coordinates(self) -> usize {
         match self.lane {
             Lane::Bits4 | Lane::Bits8 if !self.short => 1024,
@@ -154,28 +145,24 @@ impl Form {
 
     /// Bytes of a DATA payload.
     #[inline]
-    #[must_use]
     pub const fn data_len(self) -> usize {
         self.coordinates() * self.width() as usize / 8
     }
 
     /// Bytes of a RESULT payload.
     #[inline]
-    #[must_use]
     pub const fn result_len(self) -> usize {
         self.coordinates() * self.sums() as usize / 8
     }
 
     /// Bytes of a packet's lanes.
     #[inline]
-    #[must_use]
     pub const fn lanes_len(self) -> usize {
         self.coordinates() * self.lane.bits() as usize / 8
     }
 
-    /// Whether the index is the value (P6): T[z] = z for all z, so no lookup is needed.
+    /// Returns whether the index is the value (P6 tables): T[z] = z for all z, so no lookup is needed.
     #[inline]
-    #[must_use]
     pub const fn is_identity(self) -> bool {
         matches!(self.width, Width::Eight | Width::Sixteen)
     }

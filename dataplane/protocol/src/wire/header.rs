@@ -1,4 +1,4 @@
-//! The 20 bytes in front of every packet (P1).
+//! The 20 bytes in front of every packet (P1 header).
 
 use super::Kind;
 use super::layout::Value;
@@ -10,17 +10,17 @@ pub const HEADER_LEN: usize = 20;
 pub const BEFORE_ROUND: usize = 12;
 /// The protocol's version.
 pub const VERSION: u8 = 2;
-/// Flag: pass this packet's slot on to all members (P17).
+/// Flag: pass this packet's slot on to all members (P17 NUDGE).
 pub const FLAG_NUDGE: u8 = 1;
-/// Flag: a rack passes on what its root has sent (P36).
+/// Flag: a rack passes on what its root has sent (P36 passed on).
 pub const FLAG_ROOT: u8 = 2;
-/// Flag: packets of this sum met congestion (P46).
+/// Flag: packets of this sum met congestion (P46 marks).
 pub const FLAG_MARK: u8 = 4;
 
 /// The header's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the packet is.
+    /// The kind of the packet.
     pub kind: Kind,
     /// [`FLAG_NUDGE`] upstream, [`FLAG_ROOT`] downstream, [`FLAG_MARK`] both ways, or 0; other bits are ignored.
     pub flags: u8,
@@ -42,7 +42,7 @@ pub struct Header {
     pub count: u16,
 }
 
-/// Why bytes are no header.
+/// The reason why bytes are no header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// Fewer than [`HEADER_LEN`] bytes.
@@ -67,7 +67,6 @@ fn u32_at(head: &[u8], at: usize) -> u32 {
 impl Header {
     /// A header without flags, table, round, slot or count: what a packet of a session or of a NORM carries.
     #[inline]
-    #[must_use]
     pub const fn new(kind: Kind, num_workers: u8, job: JobId, worker: WorkerId, cookie: Cookie) -> Header {
         Header {
             kind,
@@ -113,14 +112,12 @@ impl Header {
 
     /// Round and slot of a packet with this header.
     #[inline(always)]
-    #[must_use]
     pub fn place_of(head: &[u8; HEADER_LEN]) -> (Round, SlotId) {
         (Round(u32_at(head, 12)), SlotId(u16_at(head, 16)))
     }
 
-    /// How many packets of `segment` bytes, from the first on, have headers that differ only in their slots,
+    /// Returns how many packets of `segment` bytes, from the first on, have headers that differ only in their slots,
     /// which are consecutive.
-    #[must_use]
     pub fn slots_in_row(packets: &[u8], segment: usize) -> usize {
         let Some(first) = packets.first_chunk::<HEADER_LEN>() else { return 0 };
         let slots = u32::from(u16_at(first, 16))..=u32::from(u16::MAX);
@@ -132,10 +129,9 @@ impl Header {
         packets.chunks_exact(segment.max(HEADER_LEN)).zip(slots).take_while(follows).count()
     }
 
-    /// Whether the headers of two packets name the same job, kind, slot and round, so that handling them one
+    /// Returns whether the headers of two packets name the same job, kind, slot and round, so that handling them one
     /// after the other pays.
     #[inline]
-    #[must_use]
     pub fn name_one_slot(a: &[u8], b: &[u8]) -> bool {
         let (Some(a), Some(b)) = (a.first_chunk::<HEADER_LEN>(), b.first_chunk::<HEADER_LEN>()) else {
             return false;
@@ -143,9 +139,8 @@ impl Header {
         a[12..18] == b[12..18] && a[1] == b[1] && a[4..6] == b[4..6]
     }
 
-    /// How many workers are in a packet with this header.
+    /// Returns how many workers are in a packet with this header.
     #[inline(always)]
-    #[must_use]
     pub fn count_of(head: &[u8; HEADER_LEN]) -> u16 {
         u16::from_le_bytes([head[18], head[19]])
     }
@@ -168,9 +163,8 @@ impl Header {
         head[18..20].copy_from_slice(&self.count.to_le_bytes());
     }
 
-    /// Whether a packet that has been written is DATA or RAW.
+    /// Returns whether a packet that has been written is DATA or RAW.
     #[inline]
-    #[must_use]
     pub fn is_of_data(packet: &[u8]) -> bool {
         packet.get(1).is_some_and(|&kind| kind == Kind::Data as u8 || kind == Kind::Raw as u8)
     }

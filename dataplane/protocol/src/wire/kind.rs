@@ -1,4 +1,4 @@
-//! The kind byte (P2).
+//! The kind byte (P2 kinds).
 
 use super::layout::codes;
 use super::{
@@ -7,7 +7,7 @@ use super::{
 };
 
 codes! {
-    /// What a packet is.
+    /// The kind of a packet.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Kind {
         /// A partition's norm, up.
@@ -26,7 +26,7 @@ codes! {
         Straggler = 0x14,
         /// "You have called different all-reduces", down.
         Mismatch = 0x15,
-        /// "Somebody still waits for this slot", down.
+        /// "A worker still waits for this slot", down.
         Nudge = 0x16,
         /// A worker introduces itself, up, control.
         Join = 0x21,
@@ -40,7 +40,7 @@ codes! {
         Refused = 0x33,
         /// All have left, down, control.
         Bye = 0x34,
-        /// How the job is configured, down, control.
+        /// The job's configuration, down, control.
         Description = 0x35,
         /// "Are you still there?", down, control.
         Ask = 0x36,
@@ -48,15 +48,13 @@ codes! {
 }
 
 impl Kind {
-    /// Whether the control plane, not the aggregator, answers it.
-    #[must_use]
+    /// Returns whether the control plane, not the aggregator, answers it.
     pub const fn is_control(self) -> bool {
         (self as u8) & 0x20 != 0
     }
 
     /// The kind of the answer that carries the sums of this kind, for kinds that are aggregated.
     #[inline]
-    #[must_use]
     pub const fn result(self) -> Option<Kind> {
         match self {
             Kind::Norm => Some(Kind::NormResult),
@@ -69,7 +67,6 @@ impl Kind {
     /// Length of the payload in bytes: of DATA and RESULT in this form; of WELCOME and DESCRIPTION without
     /// the lists at their end.
     #[inline]
-    #[must_use]
     pub const fn payload_len(self, form: Form) -> usize {
         match self {
             Kind::Norm | Kind::NormResult => NORM_LEN,

@@ -108,14 +108,12 @@ macro_rules! payload {
         impl $name {
             /// Reads a payload; `None` if it has another length, or a value that it cannot have.
             #[inline]
-            #[must_use]
             pub fn parse(payload: &[u8]) -> Option<$name> {
                 if payload.len() == $length { $crate::wire::layout::Value::read(payload) } else { None }
             }
 
             /// The payload.
             #[inline]
-            #[must_use]
             pub fn to_bytes(&self) -> [u8; $length] {
                 let mut bytes = [0; $length];
                 $crate::wire::layout::Value::write(self, &mut bytes);
@@ -140,7 +138,6 @@ macro_rules! codes {
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
 
             /// The variant of a byte.
-            #[must_use]
             pub const fn from_byte(byte: u8) -> Option<$name> {
                 match byte { $($byte => Some($name::$variant),)* _ => None }
             }

@@ -12,7 +12,6 @@ mod norm;
 mod rack;
 mod shares;
 mod tables;
-mod unusable;
 mod welcome;
 
 pub use answers::{MISMATCH_LEN, Mismatch, NUDGE_LEN, Nudge, STRAGGLER_LEN, Straggler};
@@ -28,8 +27,7 @@ pub use norm::{Choice, Mode, NORM_LEN, Norm};
 pub use rack::{FEATURE_RACKS, FEATURE_ROOT, Rack, rack_layout};
 pub use shares::{FEATURE_IPV6, MAX_SHARES, Shares, SharesError};
 pub use tables::{MAX_TABLES, Table, Tables, TablesError};
-pub use unusable::WelcomeError;
-pub use welcome::{BLOCKS, WELCOME_LEN, Welcome};
+pub use welcome::{BLOCKS, WELCOME_LEN, Welcome, WelcomeError};
 
 /// Bytes of the longest RESULT payload.
 pub const RESULT_LEN: usize = 1024;

@@ -3,7 +3,7 @@
 use super::layout::payload;
 use crate::{Rank, TableId};
 
-/// How the coordinates of an all-reduce travel.
+/// The form in which the coordinates of an all-reduce travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Mode {
@@ -14,7 +14,7 @@ pub enum Mode {
     Raw = 1,
 }
 
-/// How the coordinates of a span of a tensor travel (P4).
+/// The form in which the coordinates of a span of a tensor travel (P4 partitions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// As indices of this table of the job.
@@ -25,7 +25,6 @@ pub enum Choice {
 
 impl Choice {
     /// Table and mode of its NORMs.
-    #[must_use]
     pub const fn of_norm(self) -> (TableId, Mode) {
         match self {
             Choice::Table(id) => (id, Mode::Compressed),
@@ -49,7 +48,7 @@ payload! {
         12 call: u16,
         /// Its lookup table.
         14 table: TableId,
-        /// How its coordinates travel, as on the wire.
+        /// Its [`Mode`], as on the wire.
         15 mode: u8,
         /// The caller's name for the tensor.
         16 key: u32,
@@ -71,25 +70,22 @@ impl Norm {
         Norm { tag: ((finalize(fields) ^ finalize(others)) >> 32) as u32, ..self }
     }
 
-    /// P19: the value that says that `worker` has a non-finite gradient.
-    #[must_use]
+    /// The value of a worker with a non-finite gradient (P19).
     pub fn non_finite(worker: impl Into<Rank>) -> u32 {
         0x7FC0_0000 | u32::from(worker.into().0)
     }
 
-    /// P19 read back: the worker whose gradient was not finite, if any.
-    #[must_use]
+    /// The worker of such a value, if it is one.
     pub const fn non_finite_worker(value: u32) -> Option<Rank> {
         if value & !0xFFF == 0x7FC0_0000 { Some(Rank(value as u16 & 0xFFF)) } else { None }
     }
 
-    /// f32 bits of the smallest norm that is not zero, 2^-100 (P5).
+    /// f32 bits of the smallest norm that is not zero, 2^-100 (P5 values).
     pub const MIN: u32 = 0x0D80_0000;
-    /// f32 bits of the largest norm, 2^122 (P5).
+    /// f32 bits of the largest norm, 2^122 (P5 values).
     pub const MAX: u32 = 0x7C80_0000;
 
-    /// Whether a worker of a job of `workers` may send this value (P5, P19).
-    #[must_use]
+    /// Returns whether a worker of a job of `workers` may send this value (P5 values, P19 non-finite gradients).
     pub const fn is_value(value: u32, workers: u16) -> bool {
         match Norm::non_finite_worker(value) {
             Some(worker) => worker.0 < workers,
@@ -99,7 +95,6 @@ impl Norm {
 
     /// The tag a payload carries.
     #[inline]
-    #[must_use]
     pub fn tag_of(payload: &[u8; NORM_LEN]) -> u32 {
         u32::from_be_bytes([payload[0], payload[1], payload[2], payload[3]])
     }
@@ -112,7 +107,7 @@ pub(crate) fn finalize(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The digest of some words: h ← 0, then h ← mix(h ⊕ word) + 1 for each (P23, P38).
+/// The digest of some words: h ← 0, then h ← mix(h ⊕ word) + 1 for each (P23 WELCOME, P38 sessions in racks).
 pub(crate) fn digest(words: impl IntoIterator<Item = u64>) -> u64 {
     words.into_iter().fold(0, |hash, word| finalize(hash ^ word).wrapping_add(1))
 }

@@ -1,4 +1,4 @@
-//! What WELCOME says of racks (P34, P38).
+//! The part of WELCOME about racks (P34, P38).
 
 use super::digest;
 use super::layout::payload;
@@ -28,14 +28,13 @@ payload! {
     }
 }
 
-/// The digest of the racks' workers and quorums, in order (P38).
-#[must_use]
+/// The digest of the racks' workers and quorums, in order (P38 sessions in racks).
 pub fn rack_layout(sizes: &[(u8, u8)]) -> u64 {
     digest(sizes.iter().map(|&(workers, quorum)| u64::from(workers) << 8 | u64::from(quorum)))
 }
 
 impl Rack {
-    /// Whether a job can have these numbers (P34, P47).
+    /// Returns whether a job can have these numbers (P34 levels, P47 what a worker takes).
     pub(super) fn is_sound(&self) -> bool {
         let (racks, most) = (u16::from(self.racks), MAX_WORKERS as u16);
         (1..=most).contains(&racks)

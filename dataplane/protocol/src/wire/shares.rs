@@ -19,7 +19,7 @@ pub struct Shares {
     at: [SocketAddr; MAX_SHARES],
 }
 
-/// Why addresses are no list of shares.
+/// The reason why addresses are no list of shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name them")]
 pub enum SharesError {
@@ -46,7 +46,7 @@ impl Shares {
     pub const NONE: Shares =
         Shares { count: 0, at: [SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)); MAX_SHARES] };
 
-    /// A list of at least 2 shares that have so many ports each.
+    /// A list of at least 2 shares with `shards` ports each.
     ///
     /// # Errors
     /// [`SharesError`].
@@ -88,20 +88,17 @@ impl Shares {
     }
 
     /// In order; empty for one server.
-    #[must_use]
     pub fn as_slice(&self) -> &[SocketAddr] {
         &self.at[..usize::from(self.count)]
     }
 
-    /// How many servers there are, at least 1.
-    #[must_use]
+    /// Returns how many servers there are, at least 1.
     pub fn servers(&self) -> u8 {
         self.count.max(1)
     }
 
     /// The port of each shard of all shares, share by share. `first` is the address of the first share, where
     /// this worker has joined.
-    #[must_use]
     pub fn ports(&self, first: SocketAddr, shards: u8) -> Vec<SocketAddr> {
         let (servers, shards) = (usize::from(self.servers()), usize::from(shards.max(1)));
         let base = |share: usize| self.as_slice().get(share).copied().filter(|_| share > 0).unwrap_or(first);
@@ -112,20 +109,20 @@ impl Shares {
         (0..servers * shards).map(port).collect()
     }
 
-    /// Whether its rows have IPv6 addresses, which a worker must know (P23).
+    /// Returns whether its rows have IPv6 addresses, which a worker must know (P23 WELCOME).
     pub(super) fn features(&self) -> u32 {
         let ipv6 = self.as_slice().first().is_some_and(SocketAddr::is_ipv6);
         if ipv6 { FEATURE_IPV6 } else { 0 }
     }
 
-    /// Bytes of a list of so many rows in a WELCOME with these features: whole words, since the fingerprint
+    /// Bytes of a list of `count` rows in a WELCOME with these features: whole words, since the fingerprint
     /// is computed over words.
     pub(super) fn len_of_list(count: usize, features: u32) -> usize {
         let row = if features & FEATURE_IPV6 == 0 { ROW_LEN } else { ROW_LEN_V6 };
         (count * row).next_multiple_of(8)
     }
 
-    /// Reads a list of so many rows.
+    /// Reads a list of `count` rows.
     pub(super) fn parse(list: &[u8], count: usize, features: u32, shards: u8) -> Result<Shares, SharesError> {
         if count == 0 {
             return Ok(Shares::NONE);

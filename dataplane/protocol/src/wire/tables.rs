@@ -62,7 +62,7 @@ pub struct Tables {
     rows: [Table; MAX_TABLES],
 }
 
-/// Why tables cannot be those of a job.
+/// The reason why tables cannot be those of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name them")]
 pub enum TablesError {
@@ -76,7 +76,6 @@ pub enum TablesError {
 
 impl Tables {
     /// One table.
-    #[must_use]
     pub const fn one(table: Table) -> Tables {
         Tables { count: 1, rows: [table; MAX_TABLES] }
     }
@@ -106,14 +105,12 @@ impl Tables {
 
     /// The table of calls that name none.
     #[inline]
-    #[must_use]
     pub fn first(&self) -> &Table {
         &self.rows[0]
     }
 
     /// The place of a table.
     #[inline]
-    #[must_use]
     pub fn place(&self, id: TableId) -> Option<usize> {
         self.iter().position(|table| table.id == id)
     }

@@ -3,16 +3,15 @@
 use super::layout::{Value, payload};
 use super::norm::digest;
 use super::rack::{FEATURE_RACKS, RACK_LEN, Rack};
-use super::shares::{FEATURE_IPV6, Shares};
-use super::tables::{ROW_LEN, Row, Tables};
-use super::unusable::WelcomeError;
+use super::shares::{FEATURE_IPV6, Shares, SharesError};
+use super::tables::{ROW_LEN, Row, Tables, TablesError};
 use crate::{Cookie, MAX_WORKERS, Policy, TableId};
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
 /// Length in bytes of the fixed part, which lists follow.
 pub const WELCOME_LEN: usize = FIXED_LEN;
-/// log₂ of the coordinates that a full partition can have (P4).
+/// log₂ of the coordinates that a full partition can have (P4 partitions).
 pub const BLOCKS: RangeInclusive<u8> = 10..=20;
 const _: () = assert!(*BLOCKS.start() == 10 && *BLOCKS.end() == 20 && MAX_WORKERS == 64, "as the errors say");
 
@@ -53,7 +52,32 @@ const OWN: [Range<usize>; 5] = [0..4, 56..64, 72..80, 84..88, 118..119];
 /// The bit of `marks` which says that they are reported (P46).
 const MARKS: u8 = 1;
 
-/// Everything a worker needs to know of its session.
+/// The reason why a payload is no WELCOME for this worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WelcomeError {
+    /// Its length does not match its counts, or its fingerprint is wrong: it was damaged, or is something
+    /// else.
+    #[error("it is damaged")]
+    Damaged,
+    /// A table travels in a form that this version does not know (P2 kinds, P44 packed sums).
+    #[error(
+        "table {id} has indices of {width} bits and sums of the form {lane}, which this version does not know"
+    )]
+    #[allow(missing_docs, reason = "the message names them")]
+    Form { id: TableId, width: u8, lane: u8 },
+    /// Its tables cannot be those of a job.
+    #[error(transparent)]
+    Tables(#[from] TablesError),
+    /// Its shares cannot be those of a server.
+    #[error(transparent)]
+    Shares(#[from] SharesError),
+    /// Numbers that no job has, or that mean something to later versions.
+    #[error("{what} {value}: this version knows {may}")]
+    #[allow(missing_docs, reason = "the message names them")]
+    Number { what: &'static str, value: u32, may: &'static str },
+}
+
+/// The parameters of a session, as WELCOME gives them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Welcome {
     /// The session's cookie; 0 in a DESCRIPTION.
@@ -66,9 +90,9 @@ pub struct Welcome {
     pub quorum: u8,
     /// Loss policy.
     pub policy: Policy,
-    /// UDP ports that share the slots (P21).
+    /// UDP ports that share the slots.
     pub shards: u8,
-    /// When `best-effort` gives a packet up.
+    /// The age at which `best-effort` gives a packet up.
     pub deadline: Duration,
     /// The job's tables, the first of which calls take that name none.
     pub tables: Tables,
@@ -76,20 +100,20 @@ pub struct Welcome {
     pub job_seed: u64,
     /// Nonce of the worker answered.
     pub nonce: u64,
-    /// log₂ of the coordinates of a full partition (P4), one of [`BLOCKS`].
+    /// log₂ of the coordinates of a full partition, one of [`BLOCKS`].
     pub block: u8,
     /// n.
     pub workers: u8,
-    /// Most data packets that a worker may have outstanding; 0 leaves it to the window (P18).
+    /// Most data packets that a worker may have outstanding; 0 leaves it to the window.
     pub credit: u32,
-    /// What a worker must understand or else refuse the job, except [`FEATURE_RACKS`] and [`FEATURE_IPV6`],
+    /// The features that a worker must know or refuse the job, except [`FEATURE_RACKS`] and [`FEATURE_IPV6`],
     /// which follow from `rack` and `shares`.
     pub features: u32,
-    /// Where the shares are among which the slots are dealt, unless one server has all slots (P21).
+    /// The shares over which the slots are spread, unless one server has all slots.
     pub shares: Shares,
-    /// Where the member stands, if workers are in racks (P38).
+    /// The member's place, if workers are in racks.
     pub rack: Option<Rack>,
-    /// Whether the aggregator tells congestion marks (P46).
+    /// True if the aggregator reports congestion marks.
     pub marks: bool,
 }
 
@@ -97,7 +121,6 @@ impl Welcome {
     /// The WELCOME of a plain job: one server with one port has all of its 1024 data slots and 64 norm slots,
     /// and all workers complete a slot, reliably. Override these with a job's real numbers:
     /// `Welcome { data_slots, ..Welcome::new(…) }`.
-    #[must_use]
     pub const fn new(workers: u8, tables: Tables) -> Welcome {
         Welcome {
             session: Cookie(0),
@@ -121,7 +144,6 @@ impl Welcome {
     }
 
     /// Reads a payload, as [`Self::read`].
-    #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Welcome> {
         Welcome::read(payload).ok()
     }
@@ -180,7 +202,6 @@ impl Welcome {
     }
 
     /// The payload. Deadlines beyond 71 minutes are sent as 71 minutes.
-    #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let Row { id, bits, width, lane, granularity, fraction, t_p, values } = Row::new(self.tables.first());
         let shares = self.shares.as_slice().len();
@@ -221,22 +242,20 @@ impl Welcome {
         out
     }
 
-    /// What two sessions must have in common for one to continue the other (P24): a hash of everything except
+    /// Returns the hash that two sessions must have in common for one to continue the other (P24): of everything except
     /// session, nonce, credit and marks.
-    #[must_use]
     pub fn fingerprint(&self) -> u64 {
         fingerprint(&self.to_bytes())
     }
 
-    /// UDP ports over which the slots are spread, of all shares together (P21).
-    #[must_use]
+    /// UDP ports over which the slots are spread, of all shares together (P21 shards and shares).
     pub fn all_shards(&self) -> u8 {
         self.shards.max(1) * self.shares.servers()
     }
 }
 
 impl Fixed {
-    /// Checks the numbers outside of the lists (P47).
+    /// Checks the numbers outside of the lists (P47 what a worker takes).
     fn check(&self) -> Result<(), WelcomeError> {
         for (what, slots) in [("data slots", self.data_slots), ("norm slots", self.norm_slots)] {
             let fits = (2..=65536).contains(&slots) && slots.is_multiple_of(2);
@@ -261,7 +280,7 @@ fn require(fits: bool, what: &'static str, value: u32, may: &'static str) -> Res
     if fits { Ok(()) } else { Err(WelcomeError::Number { what, value, may }) }
 }
 
-/// The fingerprint of a payload, which is a whole number of words (P23).
+/// The fingerprint of a payload, which is a whole number of words (P23 WELCOME).
 fn fingerprint(payload: &[u8]) -> u64 {
     let mut covered = payload.to_vec();
     OWN.into_iter().for_each(|own| covered[own].fill(0));

@@ -1,4 +1,4 @@
-//! What an aggregator has sent, and what a worker makes of it.
+//! Packets of the aggregator, and their effect on a worker (P47 what a worker takes).
 
 use super::error::{CallError, SessionError};
 use super::stream::{PacketId, Tx};
@@ -8,7 +8,7 @@ use crate::{Ecn, Round, SlotId, WorkerId};
 use std::time::Duration;
 
 impl Worker {
-    /// Whether a packet names this session's job and cookie.
+    /// Returns whether a packet names this session's job and cookie.
     fn is_of_session(&self, header: &Header) -> bool {
         header.job == self.params.job && header.cookie == self.params.cookie
     }
@@ -20,7 +20,7 @@ impl Worker {
         self.handle_with(now, Ecn::NotEct, packet, events, tx);
     }
 
-    /// The same of a packet that came with these bits (P46).
+    /// Takes one packet like [`Self::handle`], which came with these ECN bits (P46 marks).
     pub fn handle_with(
         &mut self,
         now: Duration,
@@ -33,7 +33,7 @@ impl Worker {
             self.stats.foreign += 1;
             return;
         };
-        // Which of the job's tables sums are of; of other kinds it means nothing.
+        // The table of the sums; packets of other kinds have none.
         let place = self.params.tables.place(header.table);
         let form =
             place.and_then(|place| self.params.tables.get(place)).map_or(Form::USUAL, |table| table.form);
@@ -185,7 +185,7 @@ impl Worker {
         taken
     }
 
-    /// Whether to take this maximum (P19). An impossible one is asked for again the first time: if it was
+    /// Returns whether to take this maximum (P19). An impossible one is asked for again the first time: if it was
     /// damaged on its way, the others have another; if the slot holds it, it comes again.
     fn believes(&mut self, now: Duration, slot: SlotId, round: Round, value: u32, tx: &mut impl Tx) -> bool {
         let Some(place) = self.norm.outstanding_packet(slot, round) else { return true };
@@ -235,7 +235,7 @@ impl Worker {
         let own = call.withheld.then(|| CallError::NonFinite { worker: self.params.rank() });
         let error = damaged.or(non_finite.map(|worker| CallError::NonFinite { worker })).or(own);
         call.failed = error.is_some();
-        call.note_norms();
+        call.begin_data();
         match error {
             Some(error) => events.call_failed(number, error),
             None => events.norms(number, &mut call.parts.iter().map(|part| part.norm)),
@@ -243,7 +243,7 @@ impl Worker {
         self.retire();
     }
 
-    /// So many packets of a partition are done.
+    /// These many packets of a partition are finished.
     pub(super) fn data_done(&mut self, place: PacketId, packets: u32) {
         if let Some(call) = self.calls.get_mut((place.call - self.first_call) as usize) {
             call.finish(place.partition as usize, packets);
@@ -264,7 +264,7 @@ impl Worker {
         self.data_call = self.data_call.saturating_sub(1);
     }
 
-    /// The worker that a MISMATCH names, and whether it is this one or its whole rack (P35, P37).
+    /// The worker that a MISMATCH names, and whether it is this one or its whole rack (P35 sums to the root, P37 roots).
     fn refused_worker(&self, header: &Header) -> (Who, bool) {
         let Some(rack) = self.params.rack.filter(|_| header.flags & FLAG_ROOT != 0) else {
             return (Who::Worker(header.worker), header.worker == self.params.worker);

@@ -3,25 +3,25 @@
 use crate::TableId;
 use crate::wire::{Choice, Mode, Norm, Tables};
 
-/// What a caller wants reduced.
+/// A tensor that a caller wants reduced.
 #[derive(Clone, Copy, Debug)]
 pub struct CallSpec<'a> {
     /// The caller's name for the tensor, 0 if it has none.
     pub key: u32,
-    /// Its partitions (P4).
+    /// Its partitions.
     pub parts: &'a [PartSpec],
 }
 
 /// A partition of what a caller wants reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartSpec {
-    /// How its coordinates travel. A table must be one of the job's; otherwise its first is taken.
+    /// The choice of a table or RAW. A table must be one of the job's; otherwise its first is taken.
     pub choice: Choice,
-    /// Coordinates of the tensor from its first on (P3).
+    /// Coordinates of the tensor from its first on.
     pub length: u32,
-    /// How many DATA or RAW packets it has.
+    /// The number of its DATA or RAW packets.
     pub packets: u32,
-    /// The value of its NORM (P5, P19).
+    /// The value of its NORM.
     pub norm: u32,
 }
 
@@ -35,15 +35,15 @@ pub(super) struct Part {
     pub packets: u32,
     /// This worker's value, then the maximum.
     pub norm: u32,
-    /// A maximum that cannot be (P19); believed if it comes again.
+    /// A maximum that cannot be; believed if it comes again.
     pub doubted: Option<u32>,
     pub finished: u32,
-    /// Whether nothing of it is sent: there is nothing to send, the call failed, or its norm came too late.
+    /// True if nothing of it is sent: there is nothing to send, the call failed, or its norm came too late.
     pub silent: bool,
 }
 
 impl Part {
-    /// Whether all its packets have results, or it has none.
+    /// Returns whether all its packets have results, or it has none.
     fn is_done(&self) -> bool {
         self.finished == self.packets
     }
@@ -61,10 +61,10 @@ pub(super) struct Call {
     pub cursor: (usize, u32),
     /// Failed: this worker sends no data of it.
     pub failed: bool,
-    /// Whether no maximum of the other workers contains a NaN of this worker (P19): then the call fails only
+    /// True if no maximum of the other workers contains a NaN of this worker: then the call fails only
     /// here.
     pub withheld: bool,
-    /// Whether its packets take seqs even if nobody sends them (P8).
+    /// True if its packets take seqs even if no worker sends them.
     numbered: bool,
 }
 
@@ -101,13 +101,13 @@ impl Call {
         norm.with_tag(self.parts.len() as u32)
     }
 
-    /// Whether every NORM_RESULT is in.
+    /// Returns whether every NORM_RESULT is in.
     pub fn has_norms(&self) -> bool {
         self.norms_in == self.parts.len()
     }
 
     /// All maxima are in, and it is known whether the call has failed: partitions without data are done.
-    pub fn note_norms(&mut self) {
+    pub fn begin_data(&mut self) {
         for part in &mut self.parts {
             part.silent |= self.failed || part.norm == 0;
             if part.silent && !self.numbered {
@@ -117,7 +117,7 @@ impl Call {
         self.open = self.parts.iter().filter(|part| !part.is_done()).count();
     }
 
-    /// So many more packets of a partition are finished.
+    /// Counts further finished packets of a partition.
     pub fn finish(&mut self, partition: usize, packets: u32) {
         let part = &mut self.parts[partition];
         part.finished += packets;
@@ -135,7 +135,7 @@ impl Call {
         true
     }
 
-    /// Whether nothing of it is outstanding or to be sent.
+    /// Returns whether nothing of it is outstanding or to be sent.
     pub fn is_done(&self) -> bool {
         self.has_norms() && self.open == 0
     }

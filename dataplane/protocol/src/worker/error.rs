@@ -1,11 +1,11 @@
-//! How calls and sessions fail.
+//! Errors of calls and sessions.
 
 use crate::wire::{Change, Norm};
 use crate::{Rank, Round, SlotId, TableId, WorkerId};
 use std::fmt;
 use std::time::Duration;
 
-/// A call fails on all workers alike; the session goes on.
+/// A call fails on all workers alike; the session continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name them")]
 pub enum CallError {
@@ -149,7 +149,7 @@ fn difference(refused: &Norm, slot: &Norm) -> String {
     ];
     let fields: Vec<String> = fields.into_iter().flatten().collect();
     match fields.as_slice() {
-        // A tag also covers the number of partitions (P3).
+        // A tag also covers the number of partitions (P3 NORM payload).
         [] if refused.tag != slot.tag => "their plans cut the tensor into other spans".to_owned(),
         // An aggregator refuses only NORMs with another tag.
         [] => "a NORM was changed on its way".to_owned(),

@@ -1,5 +1,5 @@
-//! What a worker does where packets may be lost for good (P48): `best-effort` gives data up at a deadline, and
-//! with a quorum below n the others go on without whoever is late.
+//! Packets that are lost for good (P48 loss policies): `best-effort` gives data up at a deadline, and
+//! with a quorum below n the others continue without a late worker.
 
 use super::error::SessionError;
 use super::stream::{PacketId, Tx};
@@ -9,8 +9,7 @@ use crate::wire::{Header, Kind, Norm, Straggler};
 use std::time::Duration;
 
 impl Parameters {
-    /// Whether a packet may be given up, or come too late for its sum.
-    #[must_use]
+    /// Returns whether a packet may be given up, or come too late for its sum.
     pub fn may_lose(&self) -> bool {
         self.policy == Policy::BestEffort || self.by_quorum()
     }
@@ -41,7 +40,7 @@ impl Worker {
         self.count_norm(place.call, events);
     }
 
-    /// The slot of a packet has gone on (P15). Where nothing may be lost that cannot be, and ends the session.
+    /// The slot of a packet has gone on (P15 older round). Where nothing may be lost that cannot be, and ends the session.
     pub(super) fn straggler(
         &mut self,
         now: Duration,

@@ -36,10 +36,10 @@ use waited::Waited;
 /// shard's block of slots.
 const RUN: usize = Shard::BLOCK as usize;
 
-/// Norms may be outstanding for this part of the credit for data (P41).
+/// Norms may be outstanding for this part of the credit for data (P41 congestion).
 const NORM_CREDIT: u32 = 4;
 
-/// What happens to calls. All are called from within [`Worker`]'s methods.
+/// The events of calls. [`Worker`]'s methods call these.
 pub trait Events {
     /// Every NORM_RESULT of a call is in: the maximum for each partition, f32 bits. A partition
     /// with 0 needs no data; its result is zero.
@@ -51,7 +51,7 @@ pub trait Events {
     }
     /// The sums of one packet over `result.count` workers, as in its RESULT.
     fn result(&mut self, place: PacketId, result: &Header, sums: &[u8]);
-    /// The same for several packets: that at `place` and those that follow it in its partition. `packets` are
+    /// The sums of several packets: that at `place` and those that follow it in its partition. `packets` are
     /// their RESULTs, each of `segment` bytes with its header; `first` is the header of the first. The other
     /// headers differ from it only in the slot, which increases by one.
     fn results(&mut self, place: PacketId, first: &Header, packets: &[u8], segment: usize) {
@@ -82,23 +82,22 @@ pub struct Worker {
     /// Index into `calls` of the first whose norms are not all sent, and of the first whose data are not.
     norm_call: usize,
     data_call: usize,
-    /// When the aggregator was last heard.
+    /// The time of the last packet of the aggregator.
     heard: Duration,
-    /// When the last tick was made; for how long something has been outstanding without progress in either stream,
-    /// and for how long the aggregator has been silent.
+    /// The time of the last tick; the time for which packets have been outstanding without progress in either stream,
+    /// and the time for which the aggregator has been silent.
     ticked: Duration,
     stalled: Waited,
     silent: Waited,
     missing: Missing,
     failure: Option<SessionError>,
-    /// Where a NORM of this worker was refused (P14).
+    /// The slot and round in which a NORM of this worker was refused.
     refused: Option<(SlotId, Round)>,
     stats: ProtocolStats,
 }
 
 impl Worker {
     /// A worker at the start of a session.
-    #[must_use]
     pub fn new(params: Parameters, now: Duration) -> Worker {
         let rtt = || Rtt::new((params.min_rto * 5).min(params.max_rto), params.min_rto, params.max_rto);
         let norm_len = HEADER_LEN + NORM_LEN;
@@ -155,43 +154,36 @@ impl Worker {
     }
 
     /// The session's parameters.
-    #[must_use]
     pub fn parameters(&self) -> &Parameters {
         &self.params
     }
 
     /// Counts so far.
-    #[must_use]
     pub fn stats(&self) -> ProtocolStats {
         ProtocolStats { norm: self.norm.stats(), data: self.data.stats(), ..self.stats }
     }
 
     /// Smoothed round-trip time of data packets.
-    #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
         self.data.rtt().smoothed_rtt()
     }
 
     /// Data packets that may be outstanding now (P41), and how often congestion has made them fewer.
-    #[must_use]
     pub fn window(&self) -> (u64, u64) {
         self.data.open()
     }
 
-    /// Results that told of congestion, or met it (P46).
-    #[must_use]
+    /// Results that had a mark (P46 marks).
     pub fn marks(&self) -> u64 {
         self.data.marks()
     }
 
     /// Shortest of the recent round-trip times of data packets.
-    #[must_use]
     pub fn shortest_round_trip(&self) -> Option<Duration> {
         self.data.rtt().shortest()
     }
 
-    /// Why the session is over, if it is.
-    #[must_use]
+    /// Returns the error that has ended the session, if one has.
     pub fn failure(&self) -> Option<SessionError> {
         self.failure
     }
@@ -202,14 +194,12 @@ impl Worker {
     }
 
     /// Calls that are not done.
-    #[must_use]
     pub fn pending_calls(&self) -> usize {
         self.calls.len()
     }
 
     /// Workers for which the others wait, as an aggregator last reported, and for how long there has been no
     /// progress.
-    #[must_use]
     pub fn waiting_for(&self) -> Option<(u64, Duration)> {
         let stalled = self.stalled.time();
         let missing = self.missing.workers();
@@ -226,12 +216,11 @@ impl Worker {
 
     /// The shard of the packet that has been waited for longest: of data first, since norms in flight belong
     /// to later calls.
-    #[must_use]
     pub fn waits_at(&self) -> Option<u8> {
         self.data.waits_at().or_else(|| self.norm.waits_at())
     }
 
-    /// Shards that do not answer NUDGE, and since how long (P20, P21): that of the oldest packet in a stream
+    /// Shards that do not answer NUDGE, and since how long (P20 retransmission, P21): that of the oldest packet in a stream
     /// in which time-outs pass, and those whose packets are given up.
     pub fn unanswered_shards(&self, now: Duration) -> impl Iterator<Item = (u8, Duration)> {
         let deaf = [&self.data, &self.norm].into_iter().filter(|s| s.is_deaf()).find_map(Stream::waits_at);
@@ -241,8 +230,7 @@ impl Worker {
         deaf.into_iter().chain(given_up)
     }
 
-    /// Whether the aggregator has been silent for so long that it may have lost its state (P20).
-    #[must_use]
+    /// Returns whether the aggregator has been silent for so long that it may have lost its state (P20 retransmission).
     pub fn suspects_restart(&self, now: Duration) -> bool {
         let silent = now.saturating_sub(self.heard);
         [&self.norm, &self.data].into_iter().any(|stream| {
@@ -251,26 +239,24 @@ impl Worker {
         })
     }
 
-    /// When something of the session came last from the aggregator.
-    #[must_use]
+    /// Returns when something of the session came last from the aggregator.
     pub fn last_heard(&self) -> Duration {
         self.heard
     }
 
-    /// Whether anything that was sent has no result yet.
-    #[must_use]
+    /// Returns whether anything that was sent has no result yet.
     pub fn is_busy(&self) -> bool {
         self.norm.is_busy() || self.data.is_busy()
     }
 
-    /// The server has said which members have neither left nor ended (P25).
+    /// The server has said which members have neither left nor ended (P25 LEAVE).
     pub fn handle_members(&mut self, now: Duration, here: u64) {
         self.heard = now;
         self.missing.left = self.params.members() & !here;
     }
 
     /// The aggregator's control plane has answered.
-    pub fn note_alive(&mut self, now: Duration) {
+    pub fn handle_answer(&mut self, now: Duration) {
         self.heard = now;
     }
 
@@ -328,8 +314,7 @@ impl Worker {
         }
     }
 
-    /// When [`Self::tick`] must be called at the latest.
-    #[must_use]
+    /// Returns when [`Self::tick`] must be called at the latest.
     pub fn deadline(&self) -> Option<Duration> {
         if self.failure.is_some() {
             return None;

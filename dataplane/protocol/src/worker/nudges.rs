@@ -14,11 +14,11 @@ const LEAVING: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 struct Absence {
     slot: (SlotId, Round),
-    /// When the first NUDGE showed it.
+    /// The time of the first NUDGE that showed it.
     since: Duration,
 }
 
-/// What the packets of one stream wait for.
+/// The workers that the packets of one stream wait for.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     /// Workers that the latest NUDGE has shown to be missing, one bit each.
@@ -27,14 +27,14 @@ pub(super) struct Waits {
     absence: Option<Absence>,
 }
 
-/// What packets wait for.
+/// The workers and racks that packets wait for.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
     pub norm: Waits,
     pub data: Waits,
     /// Racks that the root waits for, by the latest NUDGE that it has sent.
     pub racks: u64,
-    /// Members that have left (P25).
+    /// Members that have left.
     pub left: u64,
 }
 
@@ -83,14 +83,14 @@ impl Worker {
         }
     }
 
-    /// A NUDGE of the root, whose `seen` is of racks (P36).
+    /// A NUDGE of the root, whose `seen` is of racks (P36 passed on).
     fn handle_root_nudge(&mut self, now: Duration, header: &Header, nudge: Nudge, tx: &mut impl Tx) {
         let Some(rack) = self.params.rack else { return };
         let (slot, round) = (header.slot, header.round);
         let stream = self.class(nudge.kind).0;
         let outstanding = stream.outstanding_packet(slot, round).is_some();
         let is_complete = nudge.seen & rack.rack.bit() != 0;
-        // The rack asks its members in turn if it is not complete, so one of them is enough (P40).
+        // The rack asks its members in turn if it is not complete, so one of them is enough (P40 who asks).
         let repeats = !is_complete
             && stream.asks_for(slot, round)
             && stream.resend_kept(now, slot, round, FLAG_NUDGE, tx);
@@ -108,7 +108,7 @@ impl Worker {
     }
 
     /// A NUDGE has shown that `missing` members are not in the slot of an outstanding packet. Fails the session if that
-    /// slot cannot complete, because those that have left answer no NUDGE any more (P25).
+    /// slot cannot complete, because those that have left answer no NUDGE any more (P25 LEAVE).
     fn count_absence(&mut self, now: Duration, kind: Kind, slot: (SlotId, Round), call: u64, missing: u64) {
         let members = missing & self.missing.left & !self.params.worker.bit();
         let spare = u32::from(self.params.workers.saturating_sub(self.params.quorum));

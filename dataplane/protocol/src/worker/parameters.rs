@@ -1,64 +1,52 @@
-//! What a worker is told before it works.
+//! The parameters of a session, as WELCOME and the caller give them.
 
 use crate::wire::{FLAG_ROOT, Header, Kind, Rack, Tables, Welcome};
 use crate::{Cookie, JobId, Policy, Rank, WorkerId};
 use std::time::Duration;
 
-/// Data packets for each port that a worker begins with (P41).
+/// Data packets for each port that a worker begins with (P41 congestion).
 const FIRST_WINDOW: u64 = 64;
 /// The first window at a single port if marks are reported (P46): it soon grows, and must not overrun a queue
 /// that marks before the first mark is back. Of several ports each has 64 slots in a row.
 const FIRST_WINDOW_MARKED: u64 = 16;
 
-/// What a worker knows of its session.
+/// The parameters of a worker's session.
 #[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the others are named as in Welcome and in the options")]
 pub struct Parameters {
-    /// The job.
     pub job: JobId,
-    /// The session's cookie.
     pub cookie: Cookie,
-    /// This worker.
     pub worker: WorkerId,
     /// n: members of the aggregator, so of the rack if there are racks.
     pub workers: u8,
-    /// How many of them complete a slot.
     pub quorum: u8,
-    /// S.
     pub data_slots: u32,
-    /// N.
     pub norm_slots: u32,
-    /// How many outstanding data packets the aggregator has room for; 0 for no bound (P41).
+    /// The number of outstanding data packets for which the aggregator has room; 0 is no bound.
     pub credit: u32,
-    /// How many data packets may be outstanding before anything is known of the network (P41).
+    /// The number of data packets that may be outstanding before anything is known of the network.
     pub first_window: u64,
-    /// Loss policy.
     pub policy: Policy,
-    /// When `best-effort` gives a packet up.
     pub deadline: Duration,
-    /// The job's tables.
     pub tables: Tables,
-    /// Ports that share the slots, of all shares of the server together (P21).
+    /// Ports that share the slots, of all shares of the server together.
     pub shards: u8,
-    /// How long nothing may move before the session fails.
+    /// The time without progress after which the session fails.
     pub timeout: Duration,
     /// The longer time that applies instead while the aggregator answers and only other workers are late.
     pub patience: Duration,
-    /// Shortest retransmission time-out.
     pub min_rto: Duration,
-    /// Longest retransmission time-out.
     pub max_rto: Duration,
     /// First seq of both streams: 0, but for tests of wrapping rounds.
     pub first_seq: u64,
-    /// Where the rack stands, if there are racks (P34).
     pub rack: Option<Rack>,
-    /// Whether queues may mark data packets, because the aggregator reports marks (P46).
+    /// True if queues may mark data packets, because the aggregator reports marks.
     pub marks: bool,
 }
 
 impl Parameters {
     /// From a WELCOME; `workers` is the header's. Time-outs get their defaults: 30 s for the
     /// session, 20 ms to 1 s for retransmission.
-    #[must_use]
     pub fn new(job: JobId, worker: WorkerId, workers: u8, welcome: &Welcome) -> Parameters {
         Parameters {
             job,
@@ -88,24 +76,21 @@ impl Parameters {
     }
 
     /// Workers of the job, of all racks.
-    #[must_use]
     pub fn all_workers(&self) -> u16 {
         self.rack.map_or(self.workers.into(), |rack| rack.workers)
     }
 
-    /// How many of those are in a sum at least.
-    #[must_use]
+    /// Returns how many of those are in a sum at least.
     pub fn all_quorum(&self) -> u16 {
         self.rack.map_or(self.quorum.into(), |rack| rack.quorum).max(1)
     }
 
     /// This worker's number among all.
-    #[must_use]
     pub fn rank(&self) -> Rank {
         Rank(self.rack.map_or(0, |rack| rack.first.0) + u16::from(self.worker.0))
     }
 
-    /// Whether a packet of the session may come to this worker in this form (P47): from its aggregator, or
+    /// Returns whether a packet of the session may come to this worker in this form (P47): from its aggregator, or
     /// with ROOT from the root, with a count of members and a named worker that are possible there.
     pub(super) fn expects(&self, header: &Header) -> bool {
         let from_root = header.flags & FLAG_ROOT != 0;

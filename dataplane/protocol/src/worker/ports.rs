@@ -1,10 +1,10 @@
-//! The ports of a parameter server, of all its shares together (P21).
+//! The ports of a parameter server, of all its shares together (P21 shards and shares).
 
 use crate::wire::Welcome;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-/// The ports of a parameter server, of all its shares together (P21).
+/// The ports of a parameter server, of all its shares together (P21 shards and shares).
 #[derive(Clone, Debug)]
 pub struct SharePorts {
     /// Share by share.
@@ -19,7 +19,6 @@ pub struct SharePorts {
 
 impl SharePorts {
     /// The ports of a server whose first share is at `ps`.
-    #[must_use]
     pub fn new(ps: SocketAddr, welcome: &Welcome) -> SharePorts {
         let all = welcome.shares.ports(ps, welcome.shards);
         SharePorts {
@@ -31,15 +30,13 @@ impl SharePorts {
         }
     }
 
-    /// Where packets of a shard go.
+    /// Returns where packets of a shard go.
     #[inline]
-    #[must_use]
     pub fn address(&self, shard: u8) -> SocketAddr {
         self.all[usize::from(shard) % self.all.len()]
     }
 
-    /// Where a share has its control plane.
-    #[must_use]
+    /// Returns where a share has its control plane.
     pub fn base(&self, share: usize) -> SocketAddr {
         self.all[share * self.shards]
     }
@@ -54,7 +51,6 @@ impl SharePorts {
     }
 
     /// As [`SharePorts::find`], apart from the hot path.
-    #[must_use]
     pub fn position(&self, of: SocketAddr) -> Option<usize> {
         self.places.get(&of).copied()
     }
@@ -68,13 +64,11 @@ impl SharePorts {
 
     /// The share that has a shard's slots.
     #[inline]
-    #[must_use]
     pub fn share_of(&self, shard: u8) -> usize {
         usize::from(shard) % self.all.len() / self.shards
     }
 
-    /// How many shares there are.
-    #[must_use]
+    /// Returns how many shares there are.
     pub fn shares(&self) -> usize {
         self.all.len() / self.shards
     }

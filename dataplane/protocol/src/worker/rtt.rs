@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Packets that each half of the sliding minimum covers.
 const SPAN: u32 = 512;
-/// The time-out is at most so many times the shortest recent round trip.
+/// The time-out is at most this multiple of the shortest recent round trip.
 const CAP: u32 = 4;
 
 /// Round-trip times of packets sent once, and the time-out that follows from them.
@@ -22,7 +22,7 @@ pub struct Rtt {
     earlier: Duration,
     /// The shortest that other packets to the same aggregator have had.
     elsewhere: Duration,
-    /// Smoothed time of an immediate answer of the aggregator (P40), which includes no wait for other
+    /// Smoothed time of an immediate answer of the aggregator, which includes no wait for other
     /// workers.
     answer: Option<Duration>,
     latest_answer: Duration,
@@ -35,7 +35,6 @@ pub struct Rtt {
 
 impl Rtt {
     /// No sample yet; time-outs stay within `min..=max` and start with `initial`.
-    #[must_use]
     pub fn new(initial: Duration, min: Duration, max: Duration) -> Rtt {
         Rtt {
             smoothed: None,
@@ -52,7 +51,7 @@ impl Rtt {
         }
     }
 
-    /// Takes one round trip of so many packets that were sent once and answered together.
+    /// Takes one round trip of `packets` that were sent once and answered together.
     pub fn sample(&mut self, rtt: Duration, packets: u32) {
         match self.smoothed {
             None => {
@@ -74,26 +73,22 @@ impl Rtt {
     }
 
     /// The smoothed round-trip time.
-    #[must_use]
     pub fn smoothed_rtt(&self) -> Option<Duration> {
         self.smoothed
     }
 
     /// The smoothed round trip less the wait for slow workers: at most four of the shortest recent ones.
-    #[must_use]
     pub fn network_time(&self) -> Option<Duration> {
         Some(self.smoothed?.min(self.shortest()?.saturating_mul(CAP)))
     }
 
     /// The shortest round trip of the last 512 to 1,024 packets and a run more.
-    #[must_use]
     pub fn shortest(&self) -> Option<Duration> {
         self.smoothed.map(|_| self.latest.0.min(self.earlier))
     }
 
-    /// How long to wait for results of packets that were not repeated before more is repeated: about one
+    /// Returns how long to wait for results of packets that were not repeated before more is repeated: about one
     /// round trip, at most the shortest time-out.
-    #[must_use]
     pub fn grace(&self) -> Duration {
         self.smoothed.unwrap_or(self.min).min(self.min)
     }
@@ -104,13 +99,12 @@ impl Rtt {
         self.answer = self.answer.or(answer);
     }
 
-    /// Smoothed time of an immediate answer of the aggregator, if anybody has asked.
-    #[must_use]
+    /// Smoothed time of an immediate answer of the aggregator, if a NUDGE has brought one.
     pub fn answer(&self) -> Option<Duration> {
         self.answer
     }
 
-    /// Takes a round trip in which the aggregator waited for nobody. One that was longer than the longest time-out was
+    /// Takes a round trip in which the aggregator waited for no worker. One that was longer than the longest time-out was
     /// not the network's: this process has been suspended meanwhile.
     pub fn add_answer(&mut self, rtt: Duration) {
         if rtt > self.max {
@@ -121,21 +115,19 @@ impl Rtt {
         self.least = self.least.min(rtt);
     }
 
-    /// Whether a result can be an answer to what was sent so long ago.
-    #[must_use]
+    /// Returns whether a result can be an answer to what was sent so long ago.
     pub fn is_round_trip(&self, age: Duration) -> bool {
         self.prompt().is_some_and(|prompt| age >= prompt / 2)
     }
 
-    /// Whether packets wait in queues on their way: the last immediate answer took three times as long as the
-    /// quickest one, and so much longer that a host alone cannot be the cause (P41).
-    #[must_use]
+    /// Returns whether packets wait in queues on their way: the last immediate answer took three times as long as the
+    /// quickest one, and so much longer that a host alone cannot be the cause (P41 congestion).
     pub fn is_crowded(&self) -> bool {
         let (latest, least) = (self.latest_answer, self.least);
         least < Duration::MAX && latest >= least * 3 && latest >= least + self.min / 100
     }
 
-    /// How long an immediate answer takes now; if nobody has asked yet, the shortest round trip.
+    /// Returns how long an immediate answer takes now; without such an answer, the shortest round trip.
     fn prompt(&self) -> Option<Duration> {
         self.answer.or_else(|| self.quickest())
     }
@@ -148,33 +140,28 @@ impl Rtt {
     /// The time without any result after which expected packets count as missing: four of the shortest round
     /// trips, at least a 400th of the shortest time-out and at most all of it; without a sample, a quarter of
     /// it.
-    #[must_use]
     pub fn silence(&self) -> Duration {
         self.prompt().map_or(self.min / 4, |rtt| rtt.saturating_mul(CAP).clamp(self.min / 400, self.min))
     }
 
-    /// How long the worker that is to act on a loss has for it: about a round trip.
-    #[must_use]
+    /// Returns how long the worker that is to act on a loss has for it: about a round trip.
     pub fn patience(&self) -> Duration {
         let usual = self.smoothed.unwrap_or(Duration::MAX);
         let prompt = self.answer.map(|rtt| rtt * 3 / 2).or_else(|| self.quickest().map(|rtt| rtt * 2));
         prompt.map_or(self.min / 4, |rtt| usual.min(rtt).max(self.min / 400))
     }
 
-    /// How long packets of the same burst may come one after the other.
-    #[must_use]
-    pub fn settling_time(&self) -> Duration {
+    /// Returns how long packets of the same burst may come one after the other.
+    pub fn reorder_time(&self) -> Duration {
         self.prompt().map_or(self.min / 16, |rtt| (rtt / 4).clamp(self.min / 1600, self.min / 4))
     }
 
     /// The shortest time-out.
-    #[must_use]
     pub fn min(&self) -> Duration {
         self.min
     }
 
     /// The time-out after `doublings` time-outs in a row.
-    #[must_use]
     pub fn timeout(&self, doublings: u32) -> Duration {
         let base = match (self.smoothed, self.shortest()) {
             (Some(smoothed), Some(shortest)) => {

@@ -74,8 +74,7 @@ impl Worker {
         None
     }
 
-    /// Whether the window has room for data packets.
-    #[must_use]
+    /// Returns whether the window has room for data packets.
     pub fn has_room(&self) -> bool {
         self.data.room() > 0
     }

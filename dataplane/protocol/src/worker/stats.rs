@@ -1,4 +1,4 @@
-//! What a worker counts, and each of its streams.
+//! The counters of a worker and of its streams.
 
 /// Counts of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-/// Ticks come at least once a second while something is outstanding (P20). A longer pause is one in which this
+/// Ticks come at least once a second while something is outstanding (P20 retransmission). A longer pause is one in which this
 /// process was suspended, and probably others with it: no more than this of it counts.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// How long nothing has happened. Only time in which ticks were made counts, so that workers which are suspended
+/// A span without events. Only time in which ticks were made counts, so that workers which are suspended
 /// together do not time out when they go on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Waited {
-    /// When something happened last.
+    /// The time of the last event.
     last: Duration,
     time: Duration,
 }

@@ -135,7 +135,7 @@ fn packets_may_be_expected() {
         let mut setup = Setup::with_config(JobConfig { data_slots: slots, ..config(3) });
         setup.data(0, 0, 0, 1);
         for reason in DropReason::ALL {
-            setup.aggregator.expect(&faulty(&setup, reason).1);
+            setup.aggregator.prefetch(&faulty(&setup, reason).1);
         }
         assert_eq!(setup.data(0, 0, 0, 1).0, Event::Duplicate);
     }

@@ -297,7 +297,7 @@ fn the_answer_to_who_asks_is_a_round_trip_without_waiting() {
     let mut rtt = Rtt::new(ms(100), ms(20), ms(1000));
     (0..2000).for_each(|_| rtt.sample(ms(3), 1));
     assert_eq!(
-        (rtt.patience(), rtt.silence(), rtt.settling_time()),
+        (rtt.patience(), rtt.silence(), rtt.reorder_time()),
         (ms(3), ms(12), Duration::from_micros(750))
     );
     rtt.add_answer(ms(1));
@@ -423,7 +423,7 @@ fn a_silent_aggregator_is_suspected_to_have_restarted() {
     assert!(!driven.worker.suspects_restart(driven.now));
     driven.pass(ms(300));
     assert!(driven.worker.suspects_restart(driven.now));
-    driven.worker.note_alive(driven.now);
+    driven.worker.handle_answer(driven.now);
     assert!(!driven.worker.suspects_restart(driven.now));
     driven.pass(ms(380));
     assert!(driven.worker.suspects_restart(driven.now));

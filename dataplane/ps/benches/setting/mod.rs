@@ -54,6 +54,6 @@ impl PacketHandler for AtPort {
 
     #[inline]
     fn expect(&self, packet: &[u8]) {
-        self.aggregator.expect(packet);
+        self.aggregator.prefetch(packet);
     }
 }

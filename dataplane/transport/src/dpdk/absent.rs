@@ -3,7 +3,7 @@
 use std::{convert::Infallible, io, time::Duration};
 
 use super::{Answers, DeviceInfo, DpdkConfig};
-use crate::{FrameCounts, IoStats, PacketIo, Peer, Run, TransportError};
+use crate::{FrameCounts, IoStats, PacketIo, Peer, RetainedTx, Run, TransportError};
 
 /// One endpoint on DPDK devices. There are none: this program was built without the feature `dpdk`.
 pub struct DpdkIo(Infallible);
@@ -12,32 +12,28 @@ impl DpdkIo {
     /// Always fails.
     ///
     /// # Errors
-    /// What is wrong with the settings, else [`TransportError::NoDpdk`].
+    /// [`TransportError::Setting`] for settings that make no sense, else [`TransportError::NoDpdk`].
     pub fn open(config: &DpdkConfig, _first_port: u16, _queues: u16) -> Result<Vec<Self>, TransportError> {
         config.check()?;
         Err(TransportError::NoDpdk)
     }
 
-    /// How many datagrams the receive rings hold.
-    #[must_use]
+    /// Returns how many datagrams the receive rings hold.
     pub fn recv_capacity(&self) -> usize {
         match self.0 {}
     }
 
     /// Frames the devices dropped because the receive rings were full.
-    #[must_use]
     pub fn recv_overflows(&self) -> u64 {
         match self.0 {}
     }
 
-    /// What the devices are, and how their links are at this moment.
-    #[must_use]
+    /// Returns the devices, with the state of their links at this moment.
     pub fn devices(&self) -> Vec<DeviceInfo> {
         match self.0 {}
     }
 
-    /// What became of frames that were no datagrams for this endpoint.
-    #[must_use]
+    /// Returns the counters of frames that were no datagrams for this endpoint.
     pub fn frame_counts(&self) -> FrameCounts {
         match self.0 {}
     }
@@ -47,6 +43,8 @@ impl DpdkIo {
         match self.0 {}
     }
 }
+
+impl RetainedTx for DpdkIo {}
 
 impl PacketIo for DpdkIo {
     fn recv_runs(&mut self, _: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
@@ -70,6 +68,30 @@ impl PacketIo for DpdkIo {
     }
 
     fn stats(&self) -> IoStats {
+        match self.0 {}
+    }
+}
+
+/// The sending half of a [`DpdkIo`].
+pub struct DpdkTx(Infallible);
+
+impl DpdkTx {
+    /// Sends one datagram.
+    ///
+    /// # Errors
+    /// As [`PacketIo::send_run`](crate::PacketIo::send_run).
+    pub fn send(&mut self, _: Peer, _: &[u8], _: u8) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    /// Sends one datagram to every receiver.
+    pub fn send_to_all(
+        &mut self,
+        _: impl ExactSizeIterator<Item = Peer>,
+        _: &[u8],
+        _: u8,
+        _: &mut impl FnMut(Peer, io::Error),
+    ) {
         match self.0 {}
     }
 }

@@ -1,16 +1,15 @@
-//! What answers datagrams while they lie where a device has put them.
+//! Handlers that answer datagrams while these lie in a device's buffers.
 
 use super::DpdkTx;
 use crate::Origin;
 
-/// Whoever gets a burst of datagrams, one by one.
+/// A handler that gets a burst of datagrams, one by one.
 pub trait Answers {
     /// A datagram, and what answers it.
     fn answer(&mut self, origin: Origin, payload: &[u8], tx: &mut DpdkTx);
 
-    /// These bytes, which may be a payload and are not checked yet, come soon, so memory that they need may
-    /// be prefetched.
-    fn expect(&self, payload: &[u8]) {
+    /// Prefetches memory for bytes that come soon, which may be a payload and are not checked yet.
+    fn prefetch(&self, payload: &[u8]) {
         let _ = payload;
     }
 }

@@ -49,11 +49,11 @@ pub struct DpdkConfig {
     /// Fill in and check UDP checksums, by the device where it can and in software elsewhere. IPv4
     /// permits UDP without.
     pub checksums: bool,
-    /// What an endpoint does while nothing comes.
+    /// The behaviour of an endpoint while nothing comes.
     pub idle: Idle,
 }
 
-/// What to do while nothing comes.
+/// The behaviour of an endpoint while nothing comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
     /// Poll without pause: the least latency, at the price of a core for each endpoint.
@@ -65,7 +65,6 @@ pub enum Idle {
 impl DpdkConfig {
     /// The defaults for an endpoint with this address: no devices yet, hugepages, /24, MTU 1500,
     /// 8192 packets, rings of 1024, checksums, naps up to 100 µs.
-    #[must_use]
     pub const fn new(address: Ipv4Addr) -> Self {
         Self {
             eal: Vec::new(),
@@ -129,7 +128,6 @@ impl DpdkConfig {
     }
 
     /// Packet buffers of each queue: as many as requested, but enough to fill all its rings on all devices.
-    #[must_use]
     pub fn pool(&self) -> u32 {
         let rings = 2 * u32::from(self.descriptors) * self.devices.len() as u32;
         self.packets.max(rings + SPARE_PACKETS)
@@ -144,13 +142,11 @@ impl DpdkConfig {
 
     /// Short buffers of each queue, for the headers of packets to many receivers: as many as can be under way
     /// in the rings.
-    #[must_use]
     pub(super) fn heads(&self) -> u32 {
         u32::from(self.descriptors) * self.devices.len() as u32 + SPARE_PACKETS
     }
 
     /// MiB that an endpoint with so many queues sets aside.
-    #[must_use]
     pub fn memory(&self, queues: u16) -> u32 {
         // A packet's own bytes, its head and head room, and what the pool knows of it.
         let each = (u64::from(self.mtu) + ETHERNET_LEN).max(2048) + 512;
@@ -158,8 +154,7 @@ impl DpdkConfig {
         (queue * u64::from(queues)).div_ceil(1 << 20) as u32 + SPARE_MEMORY
     }
 
-    /// Whether an address is reached without the gateway.
-    #[must_use]
+    /// Returns whether an address is reached without the gateway.
     pub fn on_link(&self, to: Ipv4Addr) -> bool {
         let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix.min(32))).unwrap_or(0);
         (to.to_bits() ^ self.address.to_bits()) & mask == 0

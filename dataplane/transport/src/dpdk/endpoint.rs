@@ -1,4 +1,4 @@
-//! What the queues of an endpoint share: its devices, its neighbours, its clock.
+//! The devices, the neighbours and the clock, which the queues of an endpoint share.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ impl OpenDpdk {
     }
 }
 
-/// What a port is, and its link at this moment.
+/// Returns a port's properties, and the state of its link at this moment.
 pub(super) fn device_info(port: &Port) -> DeviceInfo {
     let info = port.info();
     let (link, speed) = port.link();
@@ -40,7 +40,7 @@ pub(super) fn device_info(port: &Port) -> DeviceInfo {
     }
 }
 
-/// How many frames a device's receive ring holds. Virtual devices have it in their arguments, and ignore descriptors.
+/// Returns how many frames a device's receive ring holds. Virtual devices have it in their arguments, and ignore descriptors.
 pub(super) fn ring_of(device: &str, descriptors: u16) -> usize {
     let argument = |name: &str| {
         device

@@ -14,9 +14,9 @@ use crate::link::arp::{Arp, answer_echo};
 use crate::link::frame::{self, Foreign, HEADERS_LEN, Local};
 use crate::link::neighbours::Reach;
 use crate::link::{FrameCounts, MacAddr};
-use crate::{IPV4_UDP_HEADER_LEN, IoStats, Origin, PacketIo, Peer, Run};
+use crate::{IPV4_UDP_HEADER_LEN, IoStats, Origin, PacketIo, Peer, RetainedTx, Run};
 
-/// How often links and neighbours are looked after.
+/// The time between two looks at links and neighbours.
 const TICK: Duration = Duration::from_millis(100);
 /// Ticks between ARP requests to known neighbours, which may have a new address.
 const REFRESH: u64 = 50;
@@ -24,16 +24,16 @@ const REFRESH: u64 = 50;
 const NO_LINK: u64 = 30;
 /// Ticks between tries to reach a peer that has gone.
 const RECONNECT: u64 = 5;
-/// How long an endpoint polls before it naps.
+/// The time for which an endpoint polls before it naps.
 const SPIN: Duration = Duration::from_micros(50);
 const FIRST_NAP: Duration = Duration::from_micros(10);
-/// How many packets ahead DPDK's records and the packets' bytes are prefetched.
+/// The number of packets ahead of which DPDK's records and the packets' bytes are prefetched.
 const RECORDS_AHEAD: usize = 8;
 const DATA_AHEAD: usize = 3;
-/// Likewise what payloads need, once their bytes are there.
+/// The number of packets ahead of which the memory that payloads need is prefetched, once their bytes are there.
 const PAYLOADS_AHEAD: usize = 2;
 
-/// What an endpoint is made of.
+/// The parts of an endpoint.
 pub(super) struct QueueParts {
     pub endpoint: Arc<OpenDpdk>,
     pub local: SocketAddrV4,
@@ -64,7 +64,7 @@ pub struct DpdkIo {
     first: bool,
     inputs: Vec<In>,
     tx: DpdkTx,
-    /// Where packets of several segments are put together.
+    /// Memory in which packets of several segments are put together.
     scratch: Vec<u8>,
     ticks: u64,
     /// The tick at which neighbours are asked again.
@@ -96,8 +96,7 @@ impl DpdkIo {
         }
     }
 
-    /// How many datagrams the receive rings hold, all devices together.
-    #[must_use]
+    /// Returns how many datagrams the receive rings hold, all devices together.
     pub fn recv_capacity(&self) -> usize {
         let rings = self.endpoint.config.devices.iter().zip(&self.endpoint.ports);
         rings.map(|(device, port)| ring_of(device, port.info().rx_descriptors)).sum()
@@ -105,7 +104,6 @@ impl DpdkIo {
 
     /// Frames that the devices dropped because the receive rings were full, as far as they report them. The
     /// first queue's endpoint counts for all.
-    #[must_use]
     pub fn recv_overflows(&self) -> u64 {
         if !self.first {
             return 0;
@@ -117,21 +115,19 @@ impl DpdkIo {
         dropped.sum()
     }
 
-    /// What the devices are, and how their links are at this moment.
-    #[must_use]
+    /// Returns the devices, with the state of their links at this moment.
     pub fn devices(&self) -> Vec<DeviceInfo> {
         self.endpoint.ports.iter().map(device_info).collect()
     }
 
-    /// What became of frames that were not datagrams for this endpoint, and of datagrams that were not sent.
-    #[must_use]
+    /// Returns the counters of frames that were not datagrams for this endpoint, and of datagrams that were not sent.
     pub fn frame_counts(&self) -> FrameCounts {
         self.tx.counts
     }
 
     /// Receives one burst as [`PacketIo::recv_burst`] does, and has each datagram answered at once; answers
-    /// are sent when the burst is over. Returns how many datagrams were handed to `desk`.
-    pub fn answer_burst(&mut self, desk: &mut impl Answers) -> usize {
+    /// are sent when the burst is over. Returns how many datagrams were handed to `handler`.
+    pub fn answer_burst(&mut self, handler: &mut impl Answers) -> usize {
         let (mut datagrams, mut bytes) = (0, 0);
         for device in 0..self.inputs.len() {
             let Self { inputs, tx, scratch, endpoint, .. } = self;
@@ -151,7 +147,7 @@ impl DpdkIo {
                 if let Some(payload) =
                     behind.get(PAYLOADS_AHEAD - 1).and_then(|p| p.data().get(HEADERS_LEN..))
                 {
-                    desk.expect(payload);
+                    handler.prefetch(payload);
                 }
                 let whole = if packet.segments() == 1 {
                     packet.data()
@@ -163,7 +159,7 @@ impl DpdkIo {
                     Ok((origin, payload)) => {
                         datagrams += 1;
                         bytes += payload.len() + IPV4_UDP_HEADER_LEN;
-                        desk.answer(origin, payload, tx);
+                        handler.answer(origin, payload, tx);
                     }
                     Err(other) => handle(endpoint, tx, device, whole, other),
                 }
@@ -179,7 +175,7 @@ impl DpdkIo {
         datagrams
     }
 
-    /// Whether packets have come. They wait in the batches.
+    /// Returns whether packets have come. They wait in the batches.
     fn poll(&mut self) -> bool {
         let mut any = false;
         for input in &mut self.inputs {
@@ -280,10 +276,6 @@ impl PacketIo for DpdkIo {
         Ok(self.answer_burst(&mut take))
     }
 
-    fn reads_ecn(&self) -> bool {
-        true
-    }
-
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
         self.tx.send_run(to, contents, segment, ecn)
     }
@@ -296,25 +288,6 @@ impl PacketIo for DpdkIo {
         }
         self.tx.flush();
         result
-    }
-
-    #[inline]
-    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
-        self.tx.pack(number, len)
-    }
-
-    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
-        self.tx.packed_payload(number)
-    }
-
-    #[inline]
-    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
-        self.tx.send_packed(to, number, ecn)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.tx.flush();
-        Ok(())
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<bool> {
@@ -357,6 +330,27 @@ impl PacketIo for DpdkIo {
             send_calls: sent.send_calls,
             ..self.stats
         }
+    }
+}
+
+impl RetainedTx for DpdkIo {
+    #[inline]
+    fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
+        self.tx.pack(number, len)
+    }
+
+    fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
+        self.tx.packed_payload(number)
+    }
+
+    #[inline]
+    fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
+        self.tx.send_packed(to, number, ecn)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.tx.flush();
+        Ok(())
     }
 }
 

@@ -300,7 +300,7 @@ fn foreign_frames_are_counted_and_nothing_more() {
     assert_eq!(Arp::parse(&sent[0]).unwrap().sender, (mac(1), *end(1, 9000).ip()));
 }
 
-/// What a device brings to the wrong queue is dropped there: however it steers, a shard sees its own port's datagrams
+/// A frame that a device brings to the wrong queue is dropped there: however it steers, a shard sees its own port's datagrams
 /// only, and so its own slots.
 #[test]
 fn a_shard_takes_nothing_that_is_another_shards() {

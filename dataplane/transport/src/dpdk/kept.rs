@@ -22,7 +22,7 @@ impl Kept {
         Kept { packets: Vec::new(), count: 0, limit }
     }
 
-    /// Whether another number may get a packet.
+    /// Returns whether another number may get a packet.
     #[inline]
     pub fn has_room(&self) -> bool {
         self.count < self.limit

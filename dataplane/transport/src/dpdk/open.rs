@@ -18,9 +18,9 @@ use crate::link::neighbours::Neighbours;
 /// it.
 const ORDINARY_MEMORY: u32 = 512;
 
-/// How long a memif's server may be later than its client,
+/// The time by which a memif's server may be later than its client,
 const SERVER_PATIENCE: Duration = Duration::from_secs(20);
-/// and how often it is looked for.
+/// and the time between two attempts to reach it.
 const SERVER_PAUSE: Duration = Duration::from_millis(300);
 
 impl From<DpdkError> for TransportError {
@@ -102,7 +102,7 @@ fn open_port(
     }
 }
 
-/// Whoever sets up several queues wants to know what they hang on.
+/// Logs how packets find the queues, if there are several.
 fn tell_steering(info: &PortInfo) {
     let by = match info.steering {
         thc_dpdk::Steering::OneQueue => return,
@@ -122,7 +122,7 @@ fn environment(config: &DpdkConfig, queues: u16) -> EalConfig {
     }
 }
 
-/// Whether a device is an address on the PCI bus, as `0000:3b:00.0` or `3b:00.0`, perhaps with arguments.
+/// Returns whether a device is an address on the PCI bus, as `0000:3b:00.0` or `3b:00.0`, perhaps with arguments.
 fn is_pci(device: &str) -> bool {
     let address = device.split(',').next().unwrap_or_default();
     let Some((bus, function)) = address.rsplit_once('.') else { return false };

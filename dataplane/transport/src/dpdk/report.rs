@@ -1,4 +1,4 @@
-//! What DPDK endpoints and their devices report.
+//! Reports of DPDK endpoints and their devices.
 
 use crate::MacAddr;
 
@@ -11,15 +11,15 @@ pub struct DeviceInfo {
     pub driver: String,
     /// Its MAC address.
     pub mac: MacAddr,
-    /// Whether the link is up.
+    /// True if the link is up.
     pub link: bool,
     /// Mbit/s; 0 when the device does not know.
     pub speed: u32,
     /// Largest IPv4 packet.
     pub mtu: u16,
-    /// Whether the device fills in UDP checksums.
+    /// True if the device fills in UDP checksums.
     pub tx_checksum: bool,
-    /// Whether the device checks UDP checksums.
+    /// True if the device checks UDP checksums.
     pub rx_checksum: bool,
     /// NUMA node of the device, if known.
     pub numa: Option<u32>,

@@ -1,4 +1,4 @@
-//! What an endpoint without a kernel must answer itself: ARP and echo requests.
+//! ARP and echo requests, which an endpoint without a kernel must answer itself.
 
 use std::net::Ipv4Addr;
 
@@ -22,9 +22,9 @@ pub fn answer_echo(frame: &mut [u8]) {
 /// An ARP packet for IPv4 on Ethernet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arp {
-    /// Whether it asks; otherwise it answers.
+    /// True if it asks; otherwise it answers.
     pub asks: bool,
-    /// Who sends it.
+    /// The sender.
     pub sender: (MacAddr, Ipv4Addr),
     /// The endpoint about which it asks, or to which it answers. The hardware address of a request has no
     /// meaning.

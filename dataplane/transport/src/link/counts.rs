@@ -1,80 +1,68 @@
-//! What became of frames.
+//! Counters of frames.
 
 use super::frame::Foreign;
 
-/// What became of frames that were not datagrams for this endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FrameCounts {
-    /// ARP requests for this endpoint's address, answered.
-    pub arp_answered: u64,
-    /// ARP answers and other ARP packets taken note of.
-    pub arp_seen: u64,
-    /// ARP requests sent.
-    pub arp_asked: u64,
-    /// ICMP echo requests answered.
-    pub echo_answered: u64,
-    /// Frames for another MAC address.
-    pub other_host: u64,
-    /// Frames with a VLAN tag.
-    pub vlan: u64,
-    /// Frames that are neither IPv4 nor ARP.
-    pub ethertype: u64,
-    /// Frames shorter than their headers say, or than any header.
-    pub truncated: u64,
-    /// IPv4 headers that are malformed or whose checksum is wrong.
-    pub ip_header: u64,
-    /// IPv4 packets with options: they are not THC's.
-    pub ip_options: u64,
-    /// IPv4 fragments.
-    pub fragments: u64,
-    /// IPv4 packets for another address.
-    pub other_address: u64,
-    /// IPv4 packets that are no UDP.
-    pub protocol: u64,
-    /// Datagrams for another UDP port.
-    pub other_port: u64,
-    /// Datagrams whose UDP checksum or length is wrong.
-    pub udp: u64,
-    /// Frames in several segments that were put together by copying.
-    pub joined: u64,
-    /// Datagrams not sent because no address on the link was known for the receiver.
-    pub unresolved: u64,
-    /// Datagrams not sent because the device's send ring stayed full.
-    pub ring_full: u64,
-    /// Datagrams not sent because all packet buffers were in use.
-    pub no_buffer: u64,
+/// Declares the counters and their names once.
+macro_rules! counts {
+    ($(#[$meta:meta])* pub struct $name:ident[$count:literal] { $($(#[$doc:meta])* $field:ident,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name { $($(#[$doc])* pub $field: u64),* }
+
+        impl $name {
+            /// All of them by their names.
+            pub fn by_name(&self) -> [(&'static str, u64); $count] {
+                [$((stringify!($field), self.$field)),*]
+            }
+        }
+    };
+}
+
+counts! {
+    /// The frames that were not datagrams for this endpoint, and the datagrams that were not sent.
+    pub struct FrameCounts[19] {
+        /// ARP requests for this endpoint's address, answered.
+        arp_answered,
+        /// ARP answers and other ARP packets taken note of.
+        arp_seen,
+        /// ARP requests sent.
+        arp_asked,
+        /// ICMP echo requests answered.
+        echo_answered,
+        /// Frames for another MAC address.
+        other_host,
+        /// Frames with a VLAN tag.
+        vlan,
+        /// Frames that are neither IPv4 nor ARP.
+        ethertype,
+        /// Frames shorter than their headers say, or than any header.
+        truncated,
+        /// IPv4 headers that are malformed or whose checksum is wrong.
+        ip_header,
+        /// IPv4 packets with options: they are not THC's.
+        ip_options,
+        /// IPv4 fragments.
+        fragments,
+        /// IPv4 packets for another address.
+        other_address,
+        /// IPv4 packets that are no UDP.
+        protocol,
+        /// Datagrams for another UDP port.
+        other_port,
+        /// Datagrams whose UDP checksum or length is wrong.
+        udp,
+        /// Frames in several segments that were put together by copying.
+        joined,
+        /// Datagrams not sent because no address on the link was known for the receiver.
+        unresolved,
+        /// Datagrams not sent because the device's send ring stayed full.
+        ring_full,
+        /// Datagrams not sent because all packet buffers were in use.
+        no_buffer,
+    }
 }
 
 impl FrameCounts {
-    /// All of them by their names.
-    #[must_use]
-    pub fn by_name(&self) -> [(&'static str, u64); 19] {
-        macro_rules! named {
-            ($($name:ident),*) => { [$((stringify!($name), self.$name)),*] };
-        }
-        named!(
-            arp_answered,
-            arp_seen,
-            arp_asked,
-            echo_answered,
-            other_host,
-            vlan,
-            ethertype,
-            truncated,
-            ip_header,
-            ip_options,
-            fragments,
-            other_address,
-            protocol,
-            other_port,
-            udp,
-            joined,
-            unresolved,
-            ring_full,
-            no_buffer
-        )
-    }
-
     /// Counts a frame that is dropped. ARP and echo requests are counted where they are handled.
     pub(crate) fn count(&mut self, other: Foreign) {
         let place = match other {

@@ -14,7 +14,7 @@ pub struct Flow {
     pub to: Peer,
     /// The neighbour on the way, its place in the table.
     pub place: usize,
-    /// What the table said when the headers were made.
+    /// The word of the neighbour table from which the headers were made.
     pub word: u64,
     /// The device or queue that it is sent through.
     pub device: usize,
@@ -28,7 +28,7 @@ pub struct Flows {
     last: usize,
 }
 
-/// What is known of a receiver.
+/// The result of a search for a receiver.
 pub enum Found {
     /// Its flow.
     Ready(usize),

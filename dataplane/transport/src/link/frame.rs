@@ -31,7 +31,7 @@ pub struct Local {
     pub mac: MacAddr,
     /// Address and UDP port.
     pub peer: SocketAddrV4,
-    /// Whether UDP checksums are checked.
+    /// True if UDP checksums are checked.
     pub checksums: bool,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn address_at(bytes: &[u8], at: usize) -> Ipv4Addr {
 /// has verified: the IPv4 header's and UDP's.
 ///
 /// # Errors
-/// What else the frame is.
+/// The kind of frame that it is otherwise.
 #[inline(always)]
 pub fn parse<'a>(frame: &'a [u8], local: &Local, good: (bool, bool)) -> Result<(Origin, &'a [u8]), Foreign> {
     let Some(headers) = frame.first_chunk::<HEADERS_LEN>() else { return Err(classify_short(frame, local)) };
@@ -184,7 +184,7 @@ pub struct Template {
     udp_sum: u64,
 }
 
-/// Who fills in checksums.
+/// The part that fills in checksums.
 #[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "only devices of DPDK fill them in"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
@@ -224,7 +224,7 @@ impl Template {
         template
     }
 
-    /// Whether the device fills in checksums.
+    /// Returns whether the device fills in checksums.
     #[cfg(feature = "dpdk")]
     #[inline]
     pub fn offloads(&self) -> bool {

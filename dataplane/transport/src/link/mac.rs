@@ -11,8 +11,7 @@ impl MacAddr {
     /// All hosts of a link.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether it addresses a group of hosts.
-    #[must_use]
+    /// Returns whether it addresses a group of hosts.
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }

@@ -1,4 +1,4 @@
-//! What the backends that make Ethernet frames themselves share: frames as bytes, and the addresses of hosts
+//! Ethernet for backends that make frames themselves: frames as bytes, and the addresses of hosts
 //! on the link.
 
 #[cfg(any(feature = "dpdk", test))]

@@ -8,7 +8,7 @@ use super::MacAddr;
 
 /// Places in the table. Only hosts that answered our request, or asked for us, take one.
 const PLACES: usize = 2048;
-/// How full it may be: lookups end at an empty place.
+/// Most places in use: lookups end at an empty place.
 const FILL: usize = PLACES / 2;
 
 const KNOWN: u64 = 1 << 63;
@@ -26,7 +26,7 @@ pub struct Neighbour {
     pub device: usize,
 }
 
-/// Where a host is reached.
+/// The way to a host on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
     /// Its hardware address,
@@ -49,9 +49,9 @@ struct Entry {
     address: AtomicU32,
     /// [`Reach`] in one word, with the flags above; 0 while it is not known.
     reach: AtomicU64,
-    /// When ARP was last asked about it, in ms since the endpoint's start, plus 1.
+    /// The time of the last ARP request for it, in ms since the endpoint's start, plus 1.
     asked: AtomicU64,
-    /// Whether something was sent to it lately.
+    /// True if something was sent to it lately.
     wanted: AtomicBool,
 }
 
@@ -114,7 +114,7 @@ impl Neighbours {
         }
     }
 
-    /// How the host of a place is reached, as a word that changes when that does; 0 if it is not known.
+    /// Returns how the host of a place is reached, as a word that changes when that does; 0 if it is not known.
     #[inline]
     pub fn word(&self, place: usize) -> u64 {
         let place = &self.places[place];
@@ -124,7 +124,7 @@ impl Neighbours {
         place.reach.load(Ordering::Acquire)
     }
 
-    /// What such a word says.
+    /// Returns the meaning of such a word.
     pub fn reach(word: u64) -> Option<Reach> {
         Reach::from_word(word)
     }
@@ -139,7 +139,7 @@ impl Neighbours {
         }
     }
 
-    /// Whether to ask about a place at the time `now_ms`: not again within `pause_ms`. It counts as asked then.
+    /// Returns whether to ask about a place at the time `now_ms`: not again within `pause_ms`. It counts as asked then.
     pub fn may_ask(&self, place: usize, now_ms: u64, pause_ms: u64) -> bool {
         let asked = &self.places[place].asked;
         let last = asked.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What one receive call brings.
+//! The datagrams of one receive call.
 
 use std::{
     io::{self, IoSliceMut},
@@ -94,7 +94,7 @@ impl Burst {
         }
     }
 
-    /// What was received last, in order of arrival.
+    /// Returns the runs received last, in order of arrival.
     pub fn runs(&self) -> impl Iterator<Item = Run<'_>> {
         self.meta[..self.received].iter().zip(&self.pieces).map(|(meta, piece)| {
             let (contents, memory) = match piece {

@@ -1,4 +1,4 @@
-//! What a kernel UDP socket is opened with.
+//! The settings of a kernel UDP socket.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -18,7 +18,7 @@ pub struct UdpConfig {
     pub recv_buffer: usize,
     /// Requested send buffer, counted likewise; the limit without CAP_NET_ADMIN is `net.core.wmem_max` × 2.
     pub send_buffer: usize,
-    /// How long the kernel polls the NIC before it sleeps in a receive (SO_BUSY_POLL); `None`
+    /// The time for which the kernel polls the NIC before it sleeps in a receive (SO_BUSY_POLL); `None`
     /// leaves the host's setting. More than the host's setting needs CAP_NET_ADMIN.
     pub busy_poll: Option<Duration>,
     /// Have the kernel report what hosts say by ICMP (IP_RECVERR), for
@@ -29,14 +29,13 @@ pub struct UdpConfig {
     /// Let the kernel hand over runs of received datagrams in one piece (UDP_GRO).
     pub gro: bool,
     /// On 0.0.0.0 or [::], look to which address of the host datagrams were sent (IP_PKTINFO), and send from
-    /// the one that [`PacketIo::answer_from`](crate::PacketIo::answer_from) names. For a socket that is bound
+    /// the one that [`UdpIo::answer_from`](crate::UdpIo::answer_from) names. For a socket that is bound
     /// to one address it has no effect.
     pub answer_as_asked: bool,
 }
 
 impl UdpConfig {
     /// The defaults on `addr`: 8 MiB to receive, 4 MiB to send, offloads on, no busy polling, sources by route.
-    #[must_use]
     pub const fn new(addr: SocketAddr) -> Self {
         Self {
             addr,

@@ -27,19 +27,21 @@ pub use socket::path_mtu;
 use socket::{Interest, UdpSocket};
 use sources::Sources;
 
-use crate::{IoStats, MAX_DATAGRAM, PacketIo, Peer, Run, TransportError, Waker, packet_io::check_segment};
+use crate::{
+    IoStats, MAX_DATAGRAM, PacketIo, Peer, RetainedTx, Run, TransportError, Waker, packet_io::check_segment,
+};
 
-/// How long one run may wait for room in the send buffer, in all, before the rest of it counts as lost: a
+/// The time that one run may wait for room in the send buffer, in all, before the rest of it counts as lost: a
 /// caller that is stuck here cannot receive.
 const SEND_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Packet I/O over one kernel UDP socket. It can move to another thread, so that every core may have one.
 pub struct UdpIo {
     socket: UdpSocket,
-    /// What was received last.
+    /// The runs received last.
     burst: Burst,
     gso: bool,
-    /// Where answers leave from, if that is not left to routes.
+    /// The source addresses of answers, if these are not left to routes.
     sources: Option<Sources>,
     start: Instant,
     stats: IoStats,
@@ -73,18 +75,16 @@ impl UdpIo {
     }
 
     /// The receive buffer obtained, in bytes as the kernel accounts them.
-    #[must_use]
     pub fn recv_buffer(&self) -> usize {
         self.socket.recv_buffer
     }
 
     /// The send buffer obtained, in bytes as the kernel accounts them.
-    #[must_use]
     pub fn send_buffer(&self) -> usize {
         self.socket.send_buffer
     }
 
-    /// How many datagrams of `datagram_len` payload bytes the receive buffer holds at least, so
+    /// Returns how many datagrams of `datagram_len` payload bytes the receive buffer holds at least, so
     /// that a sender with no more than this many under way can't overflow it.
     ///
     /// An estimate on the safe side: the kernel charges a datagram with the memory it occupies,
@@ -92,7 +92,6 @@ impl UdpIo {
     /// power of two, and NIC drivers rarely use less than half a page) plus the packet
     /// descriptor. And of what was read already, up to a quarter of the buffer may still be
     /// charged, because Linux returns it in portions of that size.
-    #[must_use]
     pub fn recv_capacity(&self, datagram_len: usize) -> usize {
         const LINK_HEADERS_AND_HEADROOM: usize = 14 + 64;
         const SHARED_INFO: usize = 320;
@@ -106,7 +105,7 @@ impl UdpIo {
         (self.socket.recv_buffer / 4 * 3) / block.saturating_add(DESCRIPTOR)
     }
 
-    /// How often the kernel dropped a datagram, or a merged run of them, because the receive
+    /// Returns how often the kernel dropped a datagram, or a merged run of them, because the receive
     /// buffer was full.
     ///
     /// # Errors
@@ -117,12 +116,11 @@ impl UdpIo {
 
     /// The latest refusal counted in [`IoStats::send_errors`], and the peer to which data was being sent when
     /// it was reported.
-    #[must_use]
     pub fn last_send_error(&self) -> Option<(Peer, io::Error)> {
         self.last_send_error.map(|(to, errno)| (to, io::Error::from_raw_os_error(errno)))
     }
 
-    /// Whether runs are handed to the kernel in one piece: configured, and not refused by the
+    /// Returns whether runs are handed to the kernel in one piece: configured, and not refused by the
     /// kernel or a device so far.
     #[cfg(test)]
     pub(crate) fn segments_runs(&self) -> bool {
@@ -173,6 +171,22 @@ impl UdpIo {
         Ok((datagrams, self.burst.runs()))
     }
 
+    /// Returns whether the kernel reports the ECN bits of received datagrams.
+    pub fn reads_ecn(&self) -> bool {
+        self.socket.reads_ecn
+    }
+
+    /// Sends to `peer` from this address of the host from now on; `None` leaves the choice to the route. Returns the
+    /// previous setting. Has no effect without [`UdpConfig::answer_as_asked`], or if the address is not this host's.
+    pub fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
+        self.sources.as_mut().and_then(|sources| sources.set(peer, local))
+    }
+
+    /// The address that [`answer_from`](Self::answer_from) chose for `peer`.
+    fn source_to(&self, peer: Peer) -> Option<IpAddr> {
+        self.sources.as_ref().and_then(|sources| sources.find(peer))
+    }
+
     fn receive_failed(&self, cause: io::Error) -> TransportError {
         TransportError::Receive { local: self.socket.local, cause }
     }
@@ -197,7 +211,7 @@ impl UdpIo {
     }
 }
 
-/// What a failed system call means for the datagrams it carried.
+/// The meaning of a failed system call for the datagrams that it carried.
 enum Refusal {
     /// No room in the send buffer now.
     Full,
@@ -234,24 +248,15 @@ impl Refusal {
     }
 }
 
+/// The kernel copies what it sends, and keeps nothing.
+impl RetainedTx for UdpIo {}
+
 impl PacketIo for UdpIo {
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         let datagrams = self.receive()?;
         self.burst.share();
         self.burst.runs().for_each(f);
         Ok(datagrams)
-    }
-
-    fn reads_ecn(&self) -> bool {
-        self.socket.reads_ecn
-    }
-
-    fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
-        self.sources.as_mut().and_then(|sources| sources.set(peer, local))
-    }
-
-    fn answers_from(&self, peer: Peer) -> Option<IpAddr> {
-        self.sources.as_ref().and_then(|sources| sources.find(peer))
     }
 
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {
@@ -268,7 +273,7 @@ impl PacketIo for UdpIo {
         let mut rest = contents;
         let mut earlier_errors = 0;
         let mut full_since: Option<Instant> = None;
-        let mut source = self.answers_from(to);
+        let mut source = self.source_to(to);
         while !rest.is_empty() {
             let len = rest.len().min(segment * self.segments_per_call(segment));
             let in_one_piece = len > segment;
@@ -339,7 +344,7 @@ impl PacketIo for UdpIo {
                 // Segmentation may have been refused meanwhile.
                 let together = rest.len() > 1 && piece.len() <= segment * self.segments_per_call(segment);
                 let sent = if together {
-                    let source = |peer| self.answers_from(peer);
+                    let source = |peer| self.source_to(peer);
                     self.socket.send_to_each(rest, source, piece, segment, ecn).unwrap_or(0)
                 } else {
                     0

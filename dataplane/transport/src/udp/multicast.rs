@@ -1,4 +1,4 @@
-//! The same datagrams to several receivers by one system call: all messages refer to one payload.
+//! Datagrams to several receivers by one system call: all messages refer to one payload.
 
 use std::{io, mem, net::IpAddr, ptr};
 
@@ -83,7 +83,7 @@ impl UdpSocket {
     /// sent; at least one.
     ///
     /// # Errors
-    /// Why it did not go to the first one.
+    /// The reason why it did not go to the first one.
     pub fn send_to_each(
         &self,
         to: &[Peer],
@@ -126,7 +126,7 @@ impl UdpSocket {
                 None => {}
             }
             if ecn & 3 != 0 {
-                // Of a peer of IPv4, what a socket of IPv6 sends has IPv4's options.
+                // A socket of IPv6 sends to a peer of IPv4 with IPv4's options.
                 let (level, kind) = match peer {
                     Peer::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
                     Peer::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::Peer;
 
-/// How long a refusal counts. A host sends one a second at most, and a sender that waits for an answer repeats within a
+/// The time for which a refusal counts. A host sends one a second at most, and a sender that waits for an answer repeats within a
 /// second.
 const VALID: Duration = Duration::from_secs(3);
 
-/// So many ports are kept at most: each received run is compared with them.
+/// Most ports that are kept: each received run is compared with them.
 const MOST: usize = 64;
 
 /// A port that is refused.

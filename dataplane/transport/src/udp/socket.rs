@@ -24,7 +24,7 @@ pub(super) struct UdpSocket {
     /// As obtained from the kernel, in accounted bytes.
     pub recv_buffer: usize,
     pub send_buffer: usize,
-    /// Whether it tells the ECN bits of what it receives.
+    /// True if it reports the ECN bits of received datagrams.
     pub reads_ecn: bool,
 }
 
@@ -36,16 +36,16 @@ pub(super) struct Control<const BYTES: usize>(pub [u8; BYTES]);
 /// Room for the control messages of an error: itself with an address, and what else the socket asks for.
 const ERROR: usize = 256;
 
-/// What [`UdpSocket::poll`] has found.
+/// The result of [`UdpSocket::poll`].
 #[derive(Clone, Copy)]
 pub(super) struct Ready {
-    /// Whether the socket is ready, be it to report an error.
+    /// True if the socket is ready, be it to report an error.
     pub any: bool,
-    /// Whether there is an error to report or to take ([`UdpSocket::take_error`]).
+    /// True if there is an error to report or to take ([`UdpSocket::take_error`]).
     pub error: bool,
 }
 
-/// What [`UdpSocket::poll`] waits for.
+/// The event that [`UdpSocket::poll`] waits for.
 #[derive(Clone, Copy)]
 pub(super) enum Interest {
     Read,
@@ -246,7 +246,7 @@ impl UdpSocket {
 /// Bytes of the largest packet, IP header included, that the kernel's route to `to` takes in one piece. Sends nothing.
 ///
 /// # Errors
-/// What the kernel says, such as that there is no route.
+/// The kernel's errors, such as that there is no route.
 pub fn path_mtu(to: Peer) -> io::Result<usize> {
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
     socket.connect(&to.into())?;

@@ -1,4 +1,4 @@
-//! Which of the host's addresses datagrams to a peer leave from.
+//! The host's address from which datagrams to a peer leave.
 
 use std::{
     collections::HashMap,
@@ -7,17 +7,17 @@ use std::{
 
 use crate::Peer;
 
-/// How many peers are remembered: more than jobs have workers. Beyond that, the one that was set first is
+/// Most peers that are remembered: more than jobs have workers. Beyond that, the one that was set first is
 /// forgotten.
 const MOST: usize = 4096;
-/// How many of the host's addresses are remembered.
+/// Most of the host's addresses that are remembered.
 const OWN: usize = 64;
 
 /// Addresses by peer.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     by_peer: HashMap<Peer, Source>,
-    /// How many have been set so far.
+    /// The number of addresses set so far.
     set: u64,
     /// Addresses that were found to be the host's: asking the kernel takes four system calls, and each answer to an
     /// unknown peer would ask.
@@ -70,7 +70,7 @@ impl Sources {
     }
 }
 
-/// Whether datagrams can be sent from this address. A datagram may have been sent to a broadcast address,
+/// Returns whether datagrams can be sent from this address. A datagram may have been sent to a broadcast address,
 /// from which none can be: the kernel binds to such an address, but refuses to connect to it. Neither call
 /// sends anything.
 fn is_own(address: IpAddr) -> bool {

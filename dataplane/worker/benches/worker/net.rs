@@ -10,7 +10,7 @@ use thc_codec::table::LookupTable;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Lookup, Scalar, Shard, Sink};
 use thc_protocol::wire::Form;
 use thc_protocol::{Cookie, Ecn, JobId, TableId, WorkerId};
-use thc_transport::{IoStats, PacketIo, Peer, Run, UdpConfig, UdpIo};
+use thc_transport::{IoStats, PacketIo, Peer, RetainedTx, Run, UdpConfig, UdpIo};
 
 pub const SLOTS: u32 = 1024;
 /// RESULTs that a kernel merges at most: 64 KiB.
@@ -163,6 +163,8 @@ impl Net {
         bytes.clear();
     }
 }
+
+impl RetainedTx for Net {}
 
 impl PacketIo for Net {
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {

@@ -12,7 +12,7 @@ use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
 use thc_codec::feedback::ErrorFeedback;
 use thc_codec::partition::MAX_PARTITION;
-use thc_transport::PacketIo;
+use thc_transport::RetainedTx;
 
 /// One tensor's feedback: chunks of [`MAX_PARTITION`] coordinates, the last as long as the rest.
 #[derive(Clone)]
@@ -123,7 +123,7 @@ impl Feedback {
     }
 }
 
-impl<I: PacketIo> Engine<I> {
+impl<I: RetainedTx> Engine<I> {
     /// A snapshot of all error feedback. Saving the snapshot takes time, and does not need the engine.
     ///
     /// # Errors

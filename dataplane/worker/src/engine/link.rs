@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use thc_protocol::wire::{Header, MAX_PACKET, Welcome};
 use thc_protocol::worker::{SharePorts, Tx};
 use thc_protocol::{Ecn, SlotId};
-use thc_transport::PacketIo;
+use thc_transport::RetainedTx;
 
 /// Most packets that are answered within one burst; further NUDGEs are asked for again.
 const REPLIES: usize = 64;
@@ -35,7 +35,7 @@ impl Link {
         }
     }
 
-    pub fn tx<'a, I: PacketIo>(&'a mut self, io: &'a mut I) -> LinkTx<'a, I> {
+    pub fn tx<'a, I: RetainedTx>(&'a mut self, io: &'a mut I) -> LinkTx<'a, I> {
         LinkTx { link: self, io }
     }
 
@@ -44,7 +44,7 @@ impl Link {
         self.error.take().map_or(Ok(()), Err)
     }
 
-    pub fn send_replies<I: PacketIo>(&mut self, io: &mut I) {
+    pub fn send_replies<I: RetainedTx>(&mut self, io: &mut I) {
         let mut replies = std::mem::take(&mut self.replies);
         let mut bytes = replies.bytes.as_slice();
         for &reply in &replies.packets {
@@ -108,7 +108,7 @@ pub(super) struct LinkTx<'a, I> {
     io: &'a mut I,
 }
 
-impl<I: PacketIo> Tx for LinkTx<'_, I> {
+impl<I: RetainedTx> Tx for LinkTx<'_, I> {
     fn send(&mut self, shard: u8, contents: &[u8], segment: usize) {
         let started = Instant::now();
         let to = self.link.ps.address(shard);

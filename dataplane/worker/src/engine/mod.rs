@@ -45,7 +45,7 @@ use thc_protocol::session::Joiners;
 use thc_protocol::wire::{RESULT_LEN, Welcome};
 use thc_protocol::worker::{Parameters, SessionError};
 use thc_protocol::{TableId, WorkerId};
-use thc_transport::PacketIo;
+use thc_transport::RetainedTx;
 
 /// The least number of groups that may be ready, beside one for each thread.
 const AHEAD: usize = 2;
@@ -55,7 +55,7 @@ pub(crate) const NAP: Duration = Duration::from_millis(5);
 pub(crate) const REPORT: Duration = Duration::from_secs(3);
 
 /// One worker's all-reduces over one packet interface.
-pub struct Engine<I: PacketIo> {
+pub struct Engine<I: RetainedTx> {
     io: I,
     config: EngineConfig,
     session: Session,
@@ -102,7 +102,7 @@ impl ReadyGroups {
     }
 }
 
-impl<I: PacketIo> Engine<I> {
+impl<I: RetainedTx> Engine<I> {
     /// Begins a session that `joiners` have been welcomed to. The receive buffer of `io` holds `capacity` results.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use std::ops::Range;
 use thc_codec::partition::Partition;
 use thc_protocol::wire::Choice;
-use thc_transport::PacketIo;
+use thc_transport::RetainedTx;
 
 /// A partition of a packed call.
 #[derive(Clone, Copy, Debug)]
@@ -164,7 +164,7 @@ pub struct PackedTensor<'a> {
     pub sums: Vec<Box<dyn Loan>>,
 }
 
-impl<I: PacketIo> Engine<I> {
+impl<I: RetainedTx> Engine<I> {
     /// The layout of a call of this plan.
     ///
     /// # Errors

@@ -6,9 +6,9 @@ use super::compressor::Measured;
 use crate::{Call, WorkerError};
 use crossbeam_channel::{Receiver, bounded};
 use thc_protocol::worker::{CallSpec, PartSpec};
-use thc_transport::PacketIo;
+use thc_transport::RetainedTx;
 
-impl<I: PacketIo> Engine<I> {
+impl<I: RetainedTx> Engine<I> {
     /// Starts an all-reduce of `length` coordinates, which the caller lends to every [`Self::step`] until it is done.
     /// Returns its number, by which [`Self::take_outcome`] finds its outcome.
     ///

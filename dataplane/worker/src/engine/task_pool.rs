@@ -17,7 +17,7 @@ use std::time::Duration;
 use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
 use thc_codec::partition::MAX_PARTITION;
-use thc_transport::PacketIo;
+use thc_transport::RetainedTx;
 
 /// Tasks that each helper has in its queue, so that it finds one when it has done another.
 const EACH: usize = 2;
@@ -85,7 +85,7 @@ fn spawner<'d: 'scope, 'scope>(
     }
 }
 
-impl<I: PacketIo> Engine<I> {
+impl<I: RetainedTx> Engine<I> {
     /// Lends the helpers to `work`, and the memory of the calls at work; when this returns, no thread has any of
     /// that memory.
     pub(super) fn with_memory<T>(

@@ -12,7 +12,7 @@ use thc_protocol::session::{JoinError, JoinEvent};
 use thc_protocol::wire::Kind;
 use thc_protocol::worker::{PacketId, SessionError};
 use thc_protocol::{Ecn, WorkerId};
-use thc_transport::{PacketIo, Run};
+use thc_transport::{RetainedTx, Run};
 
 /// The bit that only control kinds have set (P2 kinds).
 const CONTROL: u8 = 0x20;
@@ -32,7 +32,7 @@ const LOST: Duration = Duration::from_secs(4);
 /// The engine warns if at least one in this many coordinates of a mean is lost.
 const MANY_LOST: usize = 20;
 
-impl<I: PacketIo> Engine<I> {
+impl<I: RetainedTx> Engine<I> {
     /// Receives and sends.
     pub(super) fn exchange(&mut self, memory: &mut Memory<'_>) -> Result<bool, WorkerError> {
         let got = self.receive(memory)?;
@@ -237,7 +237,7 @@ impl Session {
         match joiners.handle(now, share, packet)? {
             // The answer to a JOIN that asked whether the session still runs.
             JoinEvent::Welcome(welcome, _) if welcome.session == worker.parameters().cookie => {
-                worker.note_alive(now);
+                worker.handle_answer(now);
                 None
             }
             JoinEvent::Welcome(..) => reforming(WorkerId::NONE),

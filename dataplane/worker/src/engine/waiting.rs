@@ -5,7 +5,7 @@ use super::{Engine, NAP, REPORT};
 use crate::WorkerError;
 use std::time::{Duration, Instant};
 use thc_protocol::worker::{SessionError, Workers};
-use thc_transport::PacketIo;
+use thc_transport::RetainedTx;
 
 /// Longest single sleep while a packed call waits for indices, whose arrival does not wake the engine.
 const PIECE_NAP: Duration = Duration::from_micros(50);
@@ -16,7 +16,7 @@ const GATHER_PART: u32 = 16;
 const GATHER_MIN: Duration = Duration::from_micros(80);
 const GATHER_MAX: Duration = Duration::from_micros(200);
 
-impl<I: PacketIo> Engine<I> {
+impl<I: RetainedTx> Engine<I> {
     /// Waits until a packet comes, something is due, or `at_most` has passed. If the interface fails, so do
     /// the session and all its calls.
     pub fn wait(&mut self, at_most: Duration) {

@@ -7,7 +7,7 @@ use thc_protocol::aggregator::{Aggregator, Endpoint, Outcome, Sink};
 use thc_protocol::{Ecn, JobId};
 use thc_ps::Simd;
 use thc_support::SimIo;
-use thc_transport::{IoStats, Origin, PacketIo, Peer, Run};
+use thc_transport::{IoStats, Origin, PacketIo, Peer, RetainedTx, Run};
 use thc_worker::{Borrowed, Call, Computed, Engine};
 
 use super::job::Costs;
@@ -55,15 +55,13 @@ impl Port {
     }
 }
 
+impl RetainedTx for Port {}
+
 impl PacketIo for Port {
     fn recv_runs(&mut self, f: &mut impl FnMut(Run<'_>)) -> io::Result<usize> {
         let got = self.io.recv_burst(&mut |origin, payload| f(Run::single(origin, payload)))?;
         self.spent += self.costs.receive * got as u32;
         Ok(got)
-    }
-
-    fn reads_ecn(&self) -> bool {
-        self.io.reads_ecn()
     }
 
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use thc_transport::{IoStats, Origin, PacketIo, Peer, Run, check_segment};
+use thc_transport::{IoStats, Origin, PacketIo, Peer, RetainedTx, Run, check_segment};
 
 use super::SimNet;
 
@@ -41,6 +41,8 @@ impl SimIo {
     }
 }
 
+impl RetainedTx for SimIo {}
+
 impl PacketIo for SimIo {
     /// Merges datagrams like a kernel: those of one origin and one length that follow each other, and one shorter datagram
     /// behind them.
@@ -71,10 +73,6 @@ impl PacketIo for SimIo {
             f(Run { from, at, ecn, contents: &run, segment, memory: Some(&run) });
         }
         Ok(received)
-    }
-
-    fn reads_ecn(&self) -> bool {
-        true
     }
 
     fn send_run_with(&mut self, to: Peer, contents: &[u8], segment: usize, ecn: u8) -> io::Result<()> {

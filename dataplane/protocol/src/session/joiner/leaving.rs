@@ -3,15 +3,15 @@
 use super::RETRY;
 use std::time::Duration;
 
-/// How long a LEAVE is repeated without BYE if the server says that others have not left: the server has the sums that
+/// The time for which LEAVE is repeated if the server says that others have not left: the server has the sums that
 /// they may lack.
 const LEAVE_FOR: Duration = Duration::from_secs(1);
-/// How long a LEAVE is repeated if nothing says so: if the sums are lost with the server, this worker is needed for them.
+/// The time for which LEAVE is repeated otherwise: if the sums are lost with the server, this worker is needed for them.
 const STAY_FOR: Duration = Duration::from_secs(5);
 /// For how long such an answer of the server counts, since some LEAVEs may be lost.
 const SERVED_FOR: Duration = Duration::from_millis(250);
 
-/// What a leaving worker knows of the sums that others may lack.
+/// The place of the sums that others may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sums {
     /// The server has not answered.
@@ -25,12 +25,12 @@ enum Sums {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Leaving {
     since: Duration,
-    /// When the worker leaves a silent server, whatever comes from others.
+    /// The time at which the worker leaves a silent server, whatever comes from others.
     until: Duration,
-    /// Whether others may need what the worker has sent.
+    /// True if others may need what the worker has sent.
     stays: bool,
     sums: Sums,
-    /// When to claim the session, which the server has lost, and the time of the last claim.
+    /// The time of the next claim of the session, which the server has lost, and of the last claim.
     claim: Option<Duration>,
     claimed: Duration,
 }

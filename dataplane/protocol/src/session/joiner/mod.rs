@@ -14,11 +14,11 @@ use std::time::Duration;
 
 /// Time between JOINs that are not answered.
 const RETRY: Duration = Duration::from_millis(200);
-/// Time between JOINs while another process is asked whether it still has this worker's number (P24).
+/// Time between JOINs while another process is asked whether it still has this worker's number (P24 incarnations).
 const IN_USE_RETRY: Duration = Duration::from_millis(60);
 /// Time between LEAVEs.
 const LEAVE_RETRY: Duration = Duration::from_millis(50);
-/// How long "worker number in use" may be due to an earlier incarnation of this worker.
+/// The time for which "worker number in use" may be due to an earlier incarnation of this worker.
 const IN_USE_GRACE: Duration = Duration::from_secs(4);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ enum State {
     Left,
 }
 
-/// What a joiner sends by time.
+/// The packets that a joiner sends by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
     /// JOIN while it leaves: the server has lost the session.
@@ -46,12 +46,12 @@ pub struct Joiner {
     cookie: Cookie,
     nonce: u64,
     definitions: u64,
-    /// What it was welcomed with, but for the nonce.
+    /// The last WELCOME.
     welcomed: Option<Welcome>,
     state: State,
     started: Duration,
     next: Duration,
-    /// When it sent JOIN last.
+    /// The time of the last JOIN.
     asked: Option<Duration>,
     /// The last PENDING of this attempt: the bitmap, its number of members, and whether these are racks.
     joined: Option<(u64, u8, bool)>,
@@ -64,8 +64,7 @@ pub struct Joiner {
 
 impl Joiner {
     /// A worker that is about to join. `nonce` must be random, and different for each joiner. `definitions`
-    /// is the digest of the numbers that its build computes (P26), or 0 to skip the comparison.
-    #[must_use]
+    /// is the digest of the numbers that its build computes (P26 definitions), or 0 to skip the comparison.
     pub fn new(
         job: JobId,
         worker: WorkerId,
@@ -109,7 +108,6 @@ impl Joiner {
 
     /// A joiner of the same worker, for a share that is not the first. It brings along the session to which
     /// this one has been welcomed.
-    #[must_use]
     pub fn for_other_share(&self, now: Duration) -> Joiner {
         let (state, attempt) = (State::Joining, self.next_attempt());
         let (started, next) = (now, now);
@@ -145,7 +143,7 @@ impl Joiner {
         self.depart(now, stays);
     }
 
-    /// Begins to leave a session that is over for it, or in which nobody can need it any more.
+    /// Begins to leave a session that is over for it, or in which no member can need it any more.
     pub fn quit(&mut self, now: Duration) {
         self.depart(now, false);
     }
@@ -169,25 +167,22 @@ impl Joiner {
         }
     }
 
-    /// Whether it was welcomed, and has not asked again since.
-    #[must_use]
+    /// Returns whether it was welcomed, and has not asked again since.
     pub fn has_joined(&self) -> bool {
         self.state == State::Joined
     }
 
-    /// The members of the session that have not left (P25), one bit each.
+    /// The members of the session that have not left (P25 LEAVE), one bit each.
     pub(super) fn members_here(&self) -> u64 {
         self.here
     }
 
-    /// Whether BYE came or leaving has taken long enough.
-    #[must_use]
+    /// Returns whether BYE came or leaving has taken long enough.
     pub fn has_left(&self) -> bool {
         self.state == State::Left
     }
 
     /// The error if joining has taken `limit` already.
-    #[must_use]
     pub fn timeout_error(&self, now: Duration, limit: Duration) -> Option<JoinError> {
         let waited = now.saturating_sub(self.started);
         if self.state != State::Joining || waited < limit {
@@ -201,7 +196,7 @@ impl Joiner {
         })
     }
 
-    /// When each packet is due, in the order in which they are sent.
+    /// Returns when each packet is due, in the order in which they are sent.
     fn timers(&self) -> [(Timer, Option<Duration>); 3] {
         let leaving = if let State::Leaving(leaving) = self.state { Some(leaving) } else { None };
         [
@@ -211,8 +206,7 @@ impl Joiner {
         ]
     }
 
-    /// When [`Self::poll`] has something to send.
-    #[must_use]
+    /// Returns when [`Self::poll`] has something to send.
     pub fn deadline(&self) -> Option<Duration> {
         self.timers().into_iter().filter_map(|(_, at)| at).min()
     }
@@ -365,7 +359,7 @@ impl Joiner {
         let Refused { reason, worker } = refused;
         let young = now.saturating_sub(self.started) < IN_USE_GRACE;
         match reason {
-            // Sent in the session's name only: anybody can know a job's number.
+            // Only the session's cookie counts: any host can know a job's number.
             RefuseReason::Reforming if in_session => {
                 if matches!(self.state, State::Leaving(_)) {
                     self.state = State::Left;

@@ -5,7 +5,7 @@ use crate::{JobId, WorkerId};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Why a worker cannot join.
+/// The reason why a worker cannot join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name them")]
 pub enum JoinError {
@@ -42,7 +42,7 @@ pub enum JoinError {
     Missing { job: JobId, missing: u64, waited: Duration },
 }
 
-/// What a packet means to a joiner.
+/// The meaning of a packet to a joiner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "one at a time, when a session begins")]
 pub enum JoinEvent {

@@ -1,4 +1,4 @@
-//! Packets that are given up, and packets that come too late for their sums (P48): `best-effort`, and quorums
+//! Packets that are given up, and packets that come too late for their sums (P48 loss policies): `best-effort`, and quorums
 //! below n. A `reliable` job with full quorum needs none of it.
 
 use super::packets::{Entry, PacketId};
@@ -21,8 +21,7 @@ impl Stream {
         }
     }
 
-    /// Whether (slot, round) was sent when its sum was there already.
-    #[must_use]
+    /// Returns whether (slot, round) was sent when its sum was there already.
     pub fn was_late(&self, slot: SlotId, round: Round) -> bool {
         self.packets.find(slot, round).is_some_and(|index| self.packets.entries[index].late)
     }
@@ -47,21 +46,20 @@ impl Stream {
         Some((entry.place, slot, round))
     }
 
-    /// When a packet is to be given up at this age, or asked for again at a quarter of it.
-    #[must_use]
+    /// Returns when a packet is to be given up at this age, or asked for again at a quarter of it.
     pub fn ask_or_give_up_at(&self, age: Duration) -> Option<Duration> {
         let eldest = self.packets.loss(self.eldest()?).first + age;
         let heads = self.queues.iter().filter_map(|queue| self.packets.entries.get(queue.head as usize));
         let head = heads.map(Entry::send_time).min()? + age / 4;
-        [Some(eldest), Some(head), self.due_at(Timer::Suspect), self.due_at(Timer::Settled)]
+        [Some(eldest), Some(head), self.due_at(Timer::Suspect), self.due_at(Timer::Reorder)]
             .into_iter()
             .flatten()
             .min()
     }
 
     /// Repeats packets that results have overtaken, and packets that were last sent `age` or longer ago, so
-    /// that `best-effort` asks before it gives up. The first repeated packet to a shard asks whether anybody
-    /// is there (P21).
+    /// that `best-effort` asks before it gives up. The first repeated packet to a shard asks whether its server
+    /// runs (P21 shards and shares).
     pub fn ask_again(&mut self, now: Duration, age: Duration, tx: &mut impl Tx) {
         self.repeat_overtaken(now, tx);
         let due = |entry: &Entry| entry.send_time() < now && entry.send_time() + age <= now;

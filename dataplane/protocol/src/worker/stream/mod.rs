@@ -27,44 +27,44 @@ use std::ops::Range;
 use std::time::Duration;
 use window::Window;
 
-/// What a stream is made for.
+/// The settings of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamConfig {
-    /// Slots of its class (P8).
+    /// Slots of its class.
     pub slots: u32,
-    /// Ports over which the slots are spread (P21).
+    /// Ports over which the slots are spread.
     pub shards: u8,
     /// The first seq: 0 in a new session.
     pub first_seq: u64,
-    /// This worker's number and the number of workers, which say whose turn it is to ask for a seq (P40).
+    /// This worker's number and the number of workers, which say whose turn it is to ask for a seq.
     pub turns: (u8, u8),
-    /// Packets that may be outstanding at first; `None` if no congestion window bounds them (P41).
+    /// Packets that may be outstanding at first; `None` if no congestion window bounds them.
     pub first_window: Option<u64>,
-    /// Whether packets may lie with the [`Tx`]. Only one stream may do so.
+    /// True if packets may lie with the [`Tx`]. Only one stream may do so.
     pub outside: bool,
 }
 
-/// When results came, and time-outs for those that did not.
+/// The times of results, and time-outs for those that did not come.
 #[derive(Debug, Default)]
 struct Timing {
     timeouts: u32,
     /// Order number of the last transmission before the last time-out. Packets sent before it have waited for
     /// time-outs, here or elsewhere, and do not measure a round trip.
     last_timeout: u64,
-    /// Whether repeated packets carry NUDGE.
+    /// True if repeated packets carry NUDGE.
     nudging: bool,
-    /// When the timer was last restarted.
+    /// The time at which the timer was last restarted.
     since: Duration,
-    /// When something last finished, or the stream last went from idle to busy.
+    /// The time at which a packet last finished, or the stream last went from idle to busy.
     progress: Duration,
-    /// When results that were coming will have ceased to.
+    /// The time at which results that were coming will have ceased.
     probe: Option<Duration>,
 }
 
 /// Packets that seem to be lost.
 #[derive(Debug)]
 struct Repairs {
-    /// How often packets that seemed lost were only late, as far as that counts.
+    /// The number of times that packets which seemed lost were only late, as far as that counts.
     reordered: u32,
     suspects: BinaryHeap<Suspect>,
     recovery: Option<Recovery>,
@@ -78,9 +78,9 @@ pub(super) struct Stream {
     shards: u8,
     turns: (u64, u64),
     outside: bool,
-    /// Most packets outstanding at once, at most half of the slots (P18).
+    /// Most packets outstanding at once, at most half of the slots.
     limit: u64,
-    /// The network's part of that (P41), where it has one.
+    /// The network's part of that, where it has one.
     network: Option<Window>,
     /// The lowest seq that is not finished, and the next one to send.
     base: u64,
@@ -100,7 +100,6 @@ pub(super) struct Stream {
 
 impl Stream {
     /// A stream with a ring for packets of each of these `strides` (bytes).
-    #[must_use]
     pub fn new(config: StreamConfig, strides: impl IntoIterator<Item = usize>, rtt: Rtt) -> Stream {
         let (slots, shards, first) = (u64::from(config.slots), config.shards.max(1), config.first_seq);
         let limit = slots / 2;
@@ -133,23 +132,19 @@ impl Stream {
     }
 
     /// Packets that may be outstanding now, and how often congestion has made them fewer.
-    #[must_use]
     pub fn open(&self) -> (u64, u64) {
         self.network.as_ref().map_or((self.limit, 0), |network| (network.packets(), network.decreases()))
     }
 
-    /// Results with a mark so far (P46).
-    #[must_use]
+    /// Results with a mark so far (P46 marks).
     pub fn marks(&self) -> u64 {
         self.network.as_ref().map_or(0, Window::marks)
     }
 
-    #[must_use]
     pub fn stats(&self) -> StreamStats {
         self.stats
     }
 
-    #[must_use]
     pub fn rtt(&self) -> &Rtt {
         &self.rtt
     }
@@ -159,20 +154,18 @@ impl Stream {
         self.rtt.set_elsewhere(shortest, answer);
     }
 
-    /// How many packets may be written now in one run: bounded by the window (P18), the end of the
+    /// Returns how many packets may be written now in one run: bounded by the window (P18), the end of the
     /// ring and, of several shards, the block of one (P21).
-    #[must_use]
     pub fn room(&self) -> usize {
-        // The credit is for seqs in a row, of which each port has its part (P41).
+        // The credit is for seqs in a row, of which each port has its part (P41 congestion).
         let bound = (self.base + self.limit).saturating_sub(self.next);
         let open = self.network.as_ref().map_or(bound, |network| bound.min(network.room(self.outstanding)));
         let slot = self.next % self.packets.slots;
         open.min(self.row_end(slot) - slot) as usize
     }
 
-    /// How many of these packets, which would make one run, may be written now: none if the window has room
+    /// Returns how many of these packets, which would make one run, may be written now: none if the window has room
     /// for only a part of them and results under way will make more, so that runs do not become ever shorter.
-    #[must_use]
     pub fn room_for(&self, run: usize) -> usize {
         let slot = self.next % self.packets.slots;
         let run = run.min((self.row_end(slot) - slot) as usize);
@@ -262,7 +255,7 @@ impl Stream {
         }
     }
 
-    /// When more may be sent, if sending is paced (P41).
+    /// Returns when more may be sent, if sending is paced (P41 congestion).
     pub fn opens_at(&self) -> Option<Duration> {
         self.network.as_ref().and_then(|network| network.opens_at(&self.rtt))
     }
@@ -275,21 +268,18 @@ impl Stream {
         count
     }
 
-    /// What (slot, round) carries, if it is outstanding.
-    #[must_use]
+    /// Returns the content of (slot, round), if it is outstanding.
     pub fn outstanding_packet(&self, slot: SlotId, round: Round) -> Option<PacketId> {
         self.packets.find_outstanding(slot, round).map(|index| self.packets.entries[index].place)
     }
 
     /// The payload that was sent to (slot, round), if it is still kept, and here.
-    #[must_use]
     pub fn kept_payload(&self, slot: SlotId, round: Round) -> Option<&[u8]> {
         self.packets.kept_payload(slot, round)
     }
 
-    /// What the latest packet to a slot carries, and how many of the `most` packets from there on continue
+    /// Returns the content of the latest packet to a slot, and how many of the `most` packets from that on continue
     /// its partition.
-    #[must_use]
     pub fn run_at(&self, index: usize, most: usize) -> (PacketId, usize) {
         let first = self.packets.entries[index].place;
         let follows = |(place, packet): (PacketId, u32)| place == PacketId { packet, ..first };
@@ -298,7 +288,6 @@ impl Stream {
     }
 
     /// The shard of the outstanding packet whose first transmission is the oldest.
-    #[must_use]
     pub fn waits_at(&self) -> Option<u8> {
         self.eldest().map(|index| self.shard(index) as u8)
     }
@@ -319,20 +308,17 @@ impl Stream {
         &mut self.queues[shard]
     }
 
-    /// Whether anything is outstanding.
-    #[must_use]
+    /// Returns whether anything is outstanding.
     pub fn is_busy(&self) -> bool {
         self.base < self.next
     }
 
-    /// When something last finished, or the stream last went from idle to busy.
-    #[must_use]
+    /// Returns when something last finished, or the stream last went from idle to busy.
     pub fn progress(&self) -> Duration {
         self.timing.progress
     }
 
     /// Time-outs in a row, as far as they still count.
-    #[must_use]
     pub fn timeouts(&self) -> u32 {
         self.timing.timeouts
     }

@@ -8,13 +8,13 @@ use std::time::Duration;
 pub(super) const BURST_PART: f64 = 8.0;
 const MIN_BURST: f64 = 8.0;
 const MAX_BURST: f64 = 64.0;
-/// How much faster than the window over the round trip packets go out.
+/// The rate of packets, as a multiple of the window over the round trip.
 const GAIN: f64 = 1.25;
 
 /// A token bucket that holds one burst.
 #[derive(Clone, Debug)]
 pub(super) struct Pacer {
-    /// Whether packets are paced: from the first congestion on, until the window is as large as it may be.
+    /// True if packets are paced: from the first congestion on, until the window is as large as it may be.
     pub active: bool,
     /// Packets that may go out, as of `since`.
     tokens: f64,
@@ -42,7 +42,7 @@ impl Pacer {
         self.tokens = self.tokens.max(0.0);
     }
 
-    /// How many of `open` packets may go out now.
+    /// Returns how many of `open` packets may go out now.
     pub fn room(&self, open: u64) -> u64 {
         if self.active { open.min(self.tokens as u64) } else { open }
     }
@@ -57,7 +57,7 @@ impl Pacer {
         (self.tokens, self.since) = (tokens.min(burst(cwnd)), now);
     }
 
-    /// When a quarter of a burst may go out, if pacing keeps packets back.
+    /// Returns when a quarter of a burst may go out, if pacing keeps packets back.
     pub fn opens_at(&self, cwnd: f64, rtt: &Rtt) -> Option<Duration> {
         let lacking = burst(cwnd) / 4.0 - self.tokens;
         (self.active && self.tokens < 1.0)

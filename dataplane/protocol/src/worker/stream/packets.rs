@@ -8,7 +8,7 @@ use std::time::Duration;
 /// No entry.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// What a packet carries: which part of which call.
+/// The part of a call that a packet carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketId {
     /// Number of the call in the session.
@@ -53,7 +53,7 @@ pub(super) struct Entry {
     pub order: u64,
     /// Number of the first transmission, among those to its shard: the order of seqs.
     pub number: u64,
-    /// When it was sent last, in nanoseconds.
+    /// The time of the last transmission, in nanoseconds.
     pub sent_ns: u64,
     pub place: PacketId,
     /// The entries before and after it in the [`Queue`](super::queue::Queue) of its shard.
@@ -91,12 +91,12 @@ impl Entry {
         }
     }
 
-    /// Whether it was sent once, in this ring and in time, and has no result yet.
+    /// Returns whether it was sent once, in this ring and in time, and has no result yet.
     pub fn awaits(&self, ring: u8) -> bool {
         self.state == State::Outstanding && self.ring == ring && !self.repeated && !self.late
     }
 
-    /// When it was sent last.
+    /// Returns when it was sent last.
     pub fn send_time(&self) -> Duration {
         Duration::from_nanos(self.sent_ns)
     }
@@ -109,16 +109,16 @@ impl Entry {
 /// The state of a packet that did not get its result at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LossState {
-    /// When it was sent for the first time.
+    /// The time of the first transmission.
     pub first: Duration,
     pub repair: Repair,
-    /// When this worker looks at it again.
+    /// The time at which this worker looks at it again.
     pub due: Duration,
     /// The time under which it is in the queue of packets to look at.
     pub listed: Option<Duration>,
-    /// How often this worker has asked for it.
+    /// The number of times that this worker has asked for it.
     pub tries: u8,
-    /// When it was first asked for by NUDGE, until that is answered.
+    /// The time of the first NUDGE that asked for it, until that is answered.
     pub asked: Option<Duration>,
     /// Results of later packets have shown that it was lost.
     pub overtaken: bool,
@@ -183,7 +183,7 @@ impl Packets {
         self.find(slot, round).filter(|&index| self.entries[index].state == State::Outstanding)
     }
 
-    /// Whether a seq is outstanding.
+    /// Returns whether a seq is outstanding.
     pub fn is_outstanding(&self, seq: u64) -> bool {
         let entry = &self.entries[self.index(seq)];
         entry.seq == seq && entry.state == State::Outstanding

@@ -79,12 +79,12 @@ pub(super) enum Timer {
     /// A packet that seems to be lost is looked at again.
     Suspect,
     /// Packets before the last results are lost, for no later results have come.
-    Settled,
+    Reorder,
 }
 
 impl Timer {
     pub const ALL: [Timer; 5] =
-        [Timer::Timeout, Timer::Recovery, Timer::Probe, Timer::Suspect, Timer::Settled];
+        [Timer::Timeout, Timer::Recovery, Timer::Probe, Timer::Suspect, Timer::Reorder];
 }
 
 /// The repetition after a time-out (P20 retransmission).
@@ -100,5 +100,5 @@ pub(super) struct Recovery {
     pub not_before: Duration,
 }
 
-/// When a packet that seems to be lost is looked at again, and its seq.
+/// The time at which a packet that seems to be lost is looked at again, and its seq.
 pub(super) type Suspect = Reverse<(Duration, u64)>;

@@ -1,4 +1,4 @@
-//! When packets are sent again (P20 retransmission, P40 who asks).
+//! Retransmission (P20), and which worker asks for a packet (P40 who asks).
 //!
 //! There are three signs of loss: results of packets that were sent well after one; results that cease to
 //! come; and a time-out in which nothing comes, after which everything outstanding may be lost.
@@ -24,7 +24,7 @@ const REORDER_PART: u64 = 8;
 const REORDER_MIN: u64 = 3;
 /// Tries for the result of a packet that seems lost, after which the wait for the next one grows no longer.
 const MAX_TRIES: u8 = 12;
-/// Time-outs in a row after which repeated packets carry NUDGE (P20).
+/// Time-outs in a row after which repeated packets carry NUDGE (P20 retransmission).
 const NUDGE_AFTER: u32 = 3;
 
 impl Stream {
@@ -65,10 +65,10 @@ impl Stream {
         if let Some(network) = &mut self.network {
             network.tick(now, &self.rtt);
         }
-        let (reorder, settling) = (self.reorder(), self.settling_time());
+        let (reorder, wait) = (self.reorder(), self.reorder_time());
         for shard in 0..self.queues.len() {
             let Queue { answered, answered_at, .. } = self.queues[shard];
-            let margin = if answered_at + settling <= now { 1 } else { reorder };
+            let margin = if answered_at + wait <= now { 1 } else { reorder };
             while let Some(index) = self.first_unchecked(shard)
                 && self.packets.entries[index].number + margin <= answered
             {
@@ -177,8 +177,7 @@ impl Stream {
         *tries = (*tries + 1).min(MAX_TRIES);
     }
 
-    /// Whether this worker is the one to ask for (slot, round), which it has sent (P40).
-    #[must_use]
+    /// Returns whether this worker is the one to ask for (slot, round), which it has sent (P40 who asks).
     pub fn asks_for(&self, slot: SlotId, round: Round) -> bool {
         self.packets.find(slot, round).is_some_and(|index| self.asks(index))
     }
@@ -201,7 +200,7 @@ impl Stream {
         let Some(index) = self.packets.find(slot, round) else { return false };
         if self.packets.find_outstanding(slot, round).is_some() {
             let entry = self.packets.entries[index];
-            // What has just been sent may still be on its way, and so may what nothing sent later has overtaken.
+            // A packet that has just been sent may still be on its way, and so may one that no later packet has overtaken.
             let crowded = self.rtt.is_crowded();
             if self.rtt.is_round_trip(now.saturating_sub(entry.send_time()))
                 && entry.number < self.queue(index).answered
@@ -250,9 +249,9 @@ impl Stream {
         (usual << self.repairs.reordered).min((share / 2).max(REORDER_MIN))
     }
 
-    /// How long after a result, without one of a later packet, the packets sent before it count as lost.
-    fn settling_time(&self) -> Duration {
-        self.rtt.settling_time() * (1 << self.repairs.reordered)
+    /// Returns how long after a result, without one of a later packet, the packets sent before it count as lost.
+    fn reorder_time(&self) -> Duration {
+        self.rtt.reorder_time() * (1 << self.repairs.reordered)
     }
 
     /// The first seq from this one on whose slot is the shard's.
@@ -279,7 +278,7 @@ impl Stream {
         (seq < self.next).then(|| self.packets.index(seq))
     }
 
-    /// Whether a seq is outstanding and not known to be overtaken.
+    /// Returns whether a seq is outstanding and not known to be overtaken.
     fn is_unchecked(&self, seq: u64) -> bool {
         self.packets.is_outstanding(seq) && !self.packets.loss(self.packets.index(seq)).overtaken
     }
@@ -316,7 +315,7 @@ impl Stream {
         }
     }
 
-    /// When this is due, while anything is outstanding.
+    /// Returns when this is due, while anything is outstanding.
     pub(super) fn due_at(&self, timer: Timer) -> Option<Duration> {
         if !self.is_busy() {
             return None;
@@ -329,7 +328,7 @@ impl Stream {
             }
             Timer::Probe => self.timing.probe,
             Timer::Suspect => self.repairs.suspects.peek().map(|Reverse((at, _))| *at),
-            Timer::Settled => self.settled_at(),
+            Timer::Reorder => self.reorder_at(),
         }
     }
 
@@ -337,24 +336,22 @@ impl Stream {
         self.due_at(timer).is_some_and(|at| at <= now)
     }
 
-    /// When [`Self::repeat`] has something to do, if anything is outstanding.
-    #[must_use]
+    /// Returns when [`Self::repeat`] has something to do, if anything is outstanding.
     pub fn deadline(&self) -> Option<Duration> {
         Timer::ALL.into_iter().filter_map(|timer| self.due_at(timer)).min()
     }
 
-    /// When packets before the last results will be lost, if no later ones come.
-    fn settled_at(&self) -> Option<Duration> {
+    /// Returns when packets before the last results will be lost, if no later ones come.
+    fn reorder_at(&self) -> Option<Duration> {
         let waits = |queue: &&Queue| {
             let number = self.packets.entries[self.packets.index(queue.checked)].number;
             self.is_unchecked(queue.checked) && number < queue.answered
         };
         let at = self.queues.iter().filter(waits).map(|queue| queue.answered_at).min()?;
-        Some(at + self.settling_time())
+        Some(at + self.reorder_time())
     }
 
-    /// Whether packets with NUDGE have been sent and nothing has come for a time-out.
-    #[must_use]
+    /// Returns whether packets with NUDGE have been sent and nothing has come for a time-out.
     pub fn is_deaf(&self) -> bool {
         self.is_busy() && self.timing.timeouts > NUDGE_AFTER
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Most packets that a recovery may repeat at a time.
 const BUDGET: u32 = 64;
-/// How often the number of overtaking packets that show a loss doubles if a network changes the order of packets.
+/// Most doublings of the number of overtaking packets that show a loss, if a network changes the order of packets.
 const REORDER_DOUBLINGS: u32 = 2;
 /// Doublings of the time-out that stay when a repeated packet's result comes. Some must, or a time-out
 /// below the round-trip time would repeat every packet and never be corrected by a sample; all must
@@ -59,8 +59,7 @@ impl Stream {
         taken
     }
 
-    /// Whether [`Self::finish_run`] would take a result for (slot, round).
-    #[must_use]
+    /// Returns whether [`Self::finish_run`] would take a result for (slot, round).
     pub fn awaits(&self, ring: u8, slot: SlotId, round: Round) -> bool {
         self.packets.find(slot, round).is_some_and(|index| self.packets.entries[index].awaits(ring))
     }

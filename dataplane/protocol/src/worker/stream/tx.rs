@@ -1,10 +1,10 @@
-//! What sends packets, and may keep them.
+//! The sender of packets, which may keep them.
 
 use crate::SlotId;
 
 /// Sends packets to the ports of shards.
 ///
-/// What a stream sends is kept for repetition. Either the stream keeps it and hands packets over by
+/// The packets of a stream are kept for repetition. Either the stream keeps it and hands packets over by
 /// [`Self::send`], or the sender keeps data packets in memory from which they are sent: then they are written
 /// once ([`Self::pack`]) and never copied.
 pub trait Tx {

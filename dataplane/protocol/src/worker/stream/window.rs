@@ -1,4 +1,4 @@
-//! How much may be outstanding for the network's sake (P41, P46): the window of RFC 5681 with the estimate of marks of RFC 8257.
+//! The congestion window (P41, P46): the window of RFC 5681 with the estimate of marks of RFC 8257.
 
 use super::super::rtt::Rtt;
 use super::pacer::{BURST_PART, Pacer};
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 /// Packets that may be outstanding at least.
 const MIN_CWND: f64 = 4.0;
-/// What losses leave of the window.
+/// The part of the window that losses leave.
 const BETA: f64 = 0.7;
-/// What a round trip's share of marks counts in `alpha` (P46).
+/// The weight of a round trip's share of marks in `alpha` (P46).
 const GAIN: f64 = 1.0 / 16.0;
 /// Losses of more than this part of the packets are congestion, even if nothing shows that packets wait in
 /// queues.
@@ -16,7 +16,7 @@ const TOLERATED: u32 = 4;
 /// Results that losses are counted over.
 const JUDGED: u32 = 256;
 
-/// What has happened since the first packet of this round trip was sent.
+/// The events since the first packet of this round trip was sent.
 #[derive(Clone, Debug, Default)]
 struct RoundTrip {
     /// The first seq that belongs to the next one.
@@ -24,8 +24,9 @@ struct RoundTrip {
     results: u32,
     /// Results with a mark.
     marked: u32,
-    /// Whether the window has had its decrease, and whether it has kept anything back.
+    /// True once the window has been decreased.
     decreased: bool,
+    /// True once the window has kept a packet back.
     filled: bool,
 }
 
@@ -37,7 +38,7 @@ pub(super) struct Window {
     cwnd: f64,
     initial_cwnd: f64,
     max_cwnd: u64,
-    /// From there on the window grows by one packet for a round trip.
+    /// From this size on the window grows by one packet for a round trip.
     ssthresh: f64,
     round: RoundTrip,
     /// The smoothed share of results with a mark, and their number so far.
@@ -77,17 +78,17 @@ impl Window {
         (self.cwnd as u64).clamp(1, self.max_cwnd)
     }
 
-    /// How many packets may go out now if so many are outstanding.
+    /// Returns how many packets may go out now if this number is outstanding.
     pub fn room(&self, outstanding: u64) -> u64 {
         self.pacer.room(self.packets().saturating_sub(outstanding))
     }
 
-    /// Whether so many packets are so small a part of the window that they are sent as soon as there is room.
+    /// Returns whether this number of packets is a small enough part of the window to be sent as soon as there is room.
     pub fn bears(&self, packets: u64) -> bool {
         !self.pacer.active && packets as f64 <= self.cwnd / BURST_PART
     }
 
-    /// How often congestion has made it smaller.
+    /// Returns the number of its decreases.
     pub fn decreases(&self) -> u64 {
         self.decreases
     }
@@ -97,7 +98,7 @@ impl Window {
         self.marks
     }
 
-    /// So many packets go out; more would, had they been let.
+    /// Counts packets that go out. `all` is true if the window kept others back.
     pub fn count_sent(&mut self, packets: u64, all: bool) {
         self.pacer.count_sent(packets);
         self.round.filled |= all;
@@ -108,7 +109,7 @@ impl Window {
         self.pacer.tick(now, self.cwnd, rtt);
     }
 
-    /// When a quarter of a burst may go out, if pacing keeps packets back.
+    /// Returns when a quarter of a burst may go out, if pacing keeps packets back.
     pub fn opens_at(&self, rtt: &Rtt) -> Option<Duration> {
         self.pacer.opens_at(self.cwnd, rtt)
     }

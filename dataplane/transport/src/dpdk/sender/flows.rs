@@ -1,4 +1,4 @@
-//! Which headers a receiver gets, and the neighbours on the way.
+//! The headers of packets to a receiver, and the neighbours on the way.
 
 use std::net::SocketAddrV4;
 
@@ -52,7 +52,7 @@ impl DpdkTx {
         Template::new((out.mac, reach.mac), self.local, to, out.checksums)
     }
 
-    /// What `word` says, or a question to the link, on all devices.
+    /// Returns the way in `word`, or sends an ARP request on all devices.
     fn resolve(&mut self, place: usize, hop: std::net::Ipv4Addr, word: u64) -> Option<Reach> {
         let known = Neighbours::reach(word).filter(|reach| reach.device < self.out.len());
         if known.is_none() && self.endpoint.neighbours.may_ask(place, self.endpoint.millis(), ASK_PAUSE_MS) {

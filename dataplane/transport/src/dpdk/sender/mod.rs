@@ -1,11 +1,11 @@
 //! Sending: headers, packet buffers, send queues, and ARP to find receivers.
 
 mod flows;
+mod out;
 
 use std::io;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use thc_dpdk::{Batch, Mbuf, Mempool, RxQueue, SharedMbuf, TxQueue};
 
@@ -19,26 +19,13 @@ use crate::link::{FrameCounts, MacAddr};
 use crate::{
     IPV4_UDP_HEADER_LEN, IoStats, Peer, TransportError, checksum::sum_of_bytes, packet_io::check_segment,
 };
+use out::Out;
 
-/// How long to wait for a full send ring before the remaining packets count as lost.
-const PATIENCE: Duration = Duration::from_millis(5);
 /// Pause between questions about one host.
 const ASK_PAUSE_MS: u64 = 50;
 /// Offset of packed frames in a cache line, so that what follows the 62 bytes of headers (42 of the carrier
 /// and 20 of THC) begins a cache line: quantized indices are written 64 bytes at a time.
 const INDENT: u16 = 2;
-
-/// One device's send queue.
-struct Out {
-    queue: TxQueue,
-    mac: MacAddr,
-    checksums: Checksums,
-    /// Whether a packet may have several segments.
-    multi_segment: bool,
-    batch: Batch,
-    /// The ring stayed full: until it takes something, nobody waits for it.
-    stuck: bool,
-}
 
 /// The sending half of a [`DpdkIo`](super::DpdkIo).
 pub struct DpdkTx {
@@ -54,13 +41,13 @@ pub struct DpdkTx {
     flows: Flows,
     /// Bytes of the largest IPv4 packet.
     mtu: usize,
-    /// Whether a device leaves UDP's checksums to us.
+    /// True if a device leaves UDP's checksums to us.
     sums: bool,
     pub(super) stats: IoStats,
     pub(super) counts: FrameCounts,
 }
 
-/// Why a datagram does not go out.
+/// The reason why a datagram does not go out.
 enum Unsent {
     /// Nobody knows yet where the receiver is.
     Unresolved,
@@ -76,23 +63,9 @@ impl DpdkTx {
         queues: Vec<TxQueue>,
         pools: (Mempool, Mempool),
     ) -> DpdkTx {
-        let out = queues.into_iter().zip(endpoint.ports.iter()).map(|(queue, port)| {
-            let info = port.info();
-            let checksums = match (endpoint.config.checksums, info.tx_checksum) {
-                (false, _) => Checksums::None,
-                (true, true) => Checksums::Device,
-                (true, false) => Checksums::Software,
-            };
-            Out {
-                queue,
-                mac: MacAddr(info.mac),
-                checksums,
-                multi_segment: info.multi_segment,
-                batch: Batch::new(),
-                stuck: false,
-            }
-        });
-        let out: Vec<Out> = out.collect();
+        let checksums = endpoint.config.checksums;
+        let out = queues.into_iter().zip(&endpoint.ports);
+        let out: Vec<Out> = out.map(|(queue, port)| Out::new(queue, port.info(), checksums)).collect();
         DpdkTx {
             sums: out.iter().any(|out| out.checksums == Checksums::Software),
             mtu: usize::from(endpoint.config.mtu),
@@ -184,7 +157,7 @@ impl DpdkTx {
         Ok(())
     }
 
-    /// See [`PacketIo::pack`](crate::PacketIo::pack).
+    /// See [`RetainedTx::pack`](crate::RetainedTx::pack).
     #[inline]
     pub(super) fn pack(&mut self, number: usize, len: usize) -> Option<&mut [u8]> {
         if len + IPV4_UDP_HEADER_LEN > self.mtu {
@@ -202,13 +175,13 @@ impl DpdkTx {
         self.kept.grow(number, HEADERS_LEN + len).map(|frame| &mut frame[HEADERS_LEN..])
     }
 
-    /// See [`PacketIo::packed_payload`](crate::PacketIo::packed_payload).
+    /// See [`RetainedTx::packed_payload`](crate::RetainedTx::packed_payload).
     pub(super) fn packed_payload(&mut self, number: usize) -> Option<&mut [u8]> {
         self.unshare(number)?;
         self.kept.frame(number).map(|frame| &mut frame[HEADERS_LEN..])
     }
 
-    /// See [`PacketIo::send_packed`](crate::PacketIo::send_packed).
+    /// See [`RetainedTx::send_packed`](crate::RetainedTx::send_packed).
     #[inline]
     pub(super) fn send_packed(&mut self, to: Peer, number: usize, ecn: u8) -> io::Result<()> {
         if self.unshare(number).is_none() {
@@ -332,7 +305,7 @@ impl DpdkTx {
     #[inline]
     fn try_take(&mut self) -> Option<Mbuf> {
         if self.free.is_empty() && !self.pool.fill(&mut self.free) {
-            // What is waiting to be sent holds packets too.
+            // Packets that wait to be sent are taken, too.
             self.flush();
             self.pool.fill(&mut self.free);
         }
@@ -387,7 +360,7 @@ impl DpdkTx {
         let mut packet = self.take()?;
         packet.append(payload.len())?.copy_from_slice(payload);
         let mut shared = SharedMbuf::new(packet)?;
-        shared.expect(u16::try_from(receivers).ok()?);
+        shared.add_references(u16::try_from(receivers).ok()?);
         Some(shared)
     }
 
@@ -409,32 +382,11 @@ impl DpdkTx {
 
     /// Afterwards the device's batch is empty.
     fn flush_device(&mut self, device: usize) {
-        let out = &mut self.out[device];
-        if out.batch.is_empty() {
+        if self.out[device].batch.is_empty() {
             return;
         }
         self.stats.send_calls += 1;
-        if out.queue.burst(&mut out.batch) > 0 {
-            out.stuck = false;
-        }
-        if !out.batch.is_empty() {
-            self.insist(device);
-        }
-    }
-
-    /// The ring is full: what is in it needs a moment.
-    #[cold]
-    fn insist(&mut self, device: usize) {
-        let out = &mut self.out[device];
-        let since = Instant::now();
-        while !out.stuck && !out.batch.is_empty() {
-            if out.queue.burst(&mut out.batch) == 0 {
-                out.stuck = since.elapsed() >= PATIENCE;
-                std::thread::yield_now();
-            }
-        }
-        let lost = out.batch.len() as u64;
-        out.batch.clear();
+        let lost = self.out[device].flush();
         self.counts.ring_full += lost;
         self.stats.send_errors += lost;
         // Some may have been ARP, so these are no more than close.

@@ -13,6 +13,7 @@ use super::spans::Spans;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use thc_config::job::Method;
 use thc_protocol::MAX_WORKERS;
 use thc_worker::{ControllerUrl, GroupConfig, Mode};
 

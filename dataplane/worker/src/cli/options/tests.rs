@@ -44,16 +44,6 @@ fn the_published_method_is_error_feedback_and_independent_rounding() {
     assert_eq!(of(&["--seed", "5"]), (Method::Default, false, Seed(5)));
     assert_eq!(of(&["--method", "thc-paper"]), (Method::ThcPaper, true, Independent));
     assert_eq!(of(&["--method", "thc-paper", "--seed", "5"]), (Method::ThcPaper, true, Seed(5)));
-    let share = config(&[
-        "--coordinates",
-        "9",
-        "--colocated",
-        "127.0.0.1:7001,127.0.0.1:7002",
-        "--method",
-        "thc-paper",
-    ]);
-    let share = share.unwrap().share.unwrap();
-    assert_eq!(share.jobs[0].welcome.block, 20);
 }
 
 #[test]

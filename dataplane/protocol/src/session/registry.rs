@@ -1,16 +1,15 @@
 //! The parameter server's side of static jobs: who is here, and when a session begins (P22–P25).
 
-mod joins;
-
 use super::action::Action;
 use super::follower::Claims;
 use super::guesses::Guesses;
-use super::job::JobState;
+use super::job::{JobState, packet, refusal};
 use super::peer::{Asked, Peer};
 use super::rack::Uplink;
 use super::seating::Seating;
 use super::static_job::StaticJob;
-use crate::wire::{Header, Join, Kind, Leave};
+use crate::aggregator::Level;
+use crate::wire::{Header, Join, Kind, Leave, RefuseReason};
 use crate::{Cookie, JobId, Round, WorkerId};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,9 +22,9 @@ pub struct SessionMember {
     pub worker: WorkerId,
     /// Its incarnation's.
     pub nonce: u64,
-    /// Where it is.
+    /// Its address.
     pub addr: SocketAddr,
-    /// Whether it has left.
+    /// True if it has left.
     pub left: bool,
 }
 
@@ -38,7 +37,6 @@ pub struct Registry {
 
 impl Registry {
     /// A registry of these jobs; a later job replaces an earlier one of the same number.
-    #[must_use]
     pub fn new(jobs: impl IntoIterator<Item = StaticJob>) -> Registry {
         let mut registry = Registry::default();
         for job in jobs {
@@ -47,8 +45,7 @@ impl Registry {
         registry
     }
 
-    /// The registry of a share that is not the first (P24).
-    #[must_use]
+    /// The registry of a share that is not the first (P24 incarnations).
     pub fn follower(jobs: impl IntoIterator<Item = StaticJob>) -> Registry {
         let mut registry = Registry::default();
         jobs.into_iter().for_each(|job| registry.insert_share(job));
@@ -61,7 +58,7 @@ impl Registry {
     }
 
     /// Adds a job of a share that is not the first: workers bring the session along from the first share
-    /// (P24).
+    /// (P24 incarnations).
     pub fn insert_share(&mut self, job: StaticJob) {
         self.put(job, true);
     }
@@ -78,15 +75,15 @@ impl Registry {
         self.jobs.insert(state.job.config.job, state);
     }
 
-    /// Sets what workers are told from now on that they may have outstanding (P41). Workers of a running
-    /// session keep what they were told.
+    /// Sets the credit in WELCOMEs from now on (P41 congestion). Workers of a running
+    /// session keep the credit that they have.
     pub fn set_credit(&mut self, job: JobId, credit: u32) {
         if let Some(state) = self.jobs.get_mut(&job) {
             state.job.welcome.credit = credit;
         }
     }
 
-    /// Removes a job. Its members are told that their session is over; when they join anew, they learn that
+    /// Removes a job. Its members get REFUSED(re-forming); when they join anew, they learn that
     /// there is no such job.
     pub fn remove(&mut self, job: JobId) -> Vec<Action> {
         let Some(state) = self.jobs.remove(&job) else { return Vec::new() };
@@ -101,7 +98,6 @@ impl Registry {
     }
 
     /// The session that a job has: its cookie and members.
-    #[must_use]
     pub fn session(&self, job: JobId) -> Option<(Cookie, Vec<SessionMember>)> {
         let state = self.jobs.get(&job)?;
         let members = state.members().map(|(worker, p)| SessionMember {
@@ -141,8 +137,8 @@ impl Registry {
         true
     }
 
-    /// No program listens at these addresses, as their hosts say. Other members of their sessions are notified (P25).
-    /// Call it again while it is so, and without addresses when it is so no longer.
+    /// No program listens at these addresses, as their hosts say. Other members of their sessions are notified (P25 LEAVE).
+    /// Call it again as long as hosts say so, and then once without addresses.
     #[must_use]
     pub fn unreachable(&self, addresses: &[SocketAddr]) -> Vec<Action> {
         let mut actions = Vec::new();
@@ -158,8 +154,8 @@ impl Registry {
         actions
     }
 
-    /// What is due by time: packets to the roots of the jobs of which this aggregator is a rack (P38), and
-    /// sessions that wait for the end of another one at a share that is not the first (P24). Call it several
+    /// Returns the actions that are due: packets to the roots of the jobs of which this aggregator is a rack (P38), and
+    /// sessions that wait for the end of another one at a share that is not the first (P24 incarnations). Call it several
     /// times a second, and after [`Self::handle`] with the same `alive`.
     pub fn poll(
         &mut self,
@@ -176,14 +172,12 @@ impl Registry {
         actions
     }
 
-    /// Whether a worker with this address is in a job, waits for one, or is about to bring a session along.
-    #[must_use]
+    /// Returns whether a worker with this address is in a job, waits for one, or is about to bring a session along.
     pub fn knows(&self, from: SocketAddr) -> bool {
         self.jobs.values().any(|state| state.knows(from))
     }
 
     /// Workers present in a job and whether its session runs.
-    #[must_use]
     pub fn status(&self, job: JobId) -> Option<(u64, bool)> {
         self.jobs.get(&job).map(|state| (state.joined_workers(), state.session.is_some()))
     }
@@ -214,5 +208,82 @@ impl Registry {
             },
             _ => Vec::new(),
         }
+    }
+
+    fn join(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        header: &Header,
+        join: Join,
+        alive: impl Fn(JobId, WorkerId) -> Option<Duration>,
+        mut random: impl FnMut() -> u32,
+    ) -> Vec<Action> {
+        let refuse = |reason| vec![refusal(from, header, reason, header.worker)];
+        let state = self.jobs.get_mut(&header.job);
+        let known = state.as_ref().is_some_and(|state| state.knows(from));
+        if !known && self.guesses.is_exhausted(now, from.ip()) {
+            return Vec::new();
+        }
+        let Some(state) = state else {
+            self.guesses.record(now, from.ip());
+            return refuse(RefuseReason::UnknownJob);
+        };
+        if header.cookie != state.job.config.cookie {
+            self.guesses.record(now, from.ip());
+            return refuse(RefuseReason::WrongCookie);
+        }
+        if let Some(answer) = state.answer_other_claim(from, header, &join) {
+            return vec![answer];
+        }
+        if usize::from(header.worker.0) >= usize::from(state.job.config.workers) {
+            return vec![state.answer_outsider(from, header, &join)];
+        }
+        let heard = |worker| alive(header.job, worker).map(|ago| now.saturating_sub(ago));
+        match &state.seating {
+            Seating::Follower(_) => state.follow(now, from, (header, &join), heard),
+            Seating::Fixed if join.ends && matches!(state.job.config.level, Level::Root(_)) => {
+                state.ended_below(header.worker, from, &join)
+            }
+            Seating::Fixed | Seating::Rack(_) => {
+                state.join_fixed(now, from, (header, &join), || heard(header.worker), &mut random)
+            }
+        }
+    }
+
+    fn leave(&mut self, now: Duration, from: SocketAddr, header: &Header, leave: Leave) -> Vec<Action> {
+        let bye =
+            |state: &JobState, worker, to| packet(to, &state.header(Kind::Bye, worker, header.cookie), &[]);
+        let Some(state) = self.jobs.get_mut(&header.job) else { return Vec::new() };
+        let known = |p: &&mut Peer| p.nonce == leave.nonce;
+        let place = usize::from(header.worker.0);
+        let ask = |state: &JobState| state.ask_leaver(header, from, leave.nonce);
+        let Some(member) = state.peers.get_mut(place).and_then(Option::as_mut).filter(known) else {
+            // Nothing holds a worker of a session that is over. A session that this server does not know it may have lost.
+            let over = state.session.is_some() || state.is_over(header.cookie);
+            return vec![if over { bye(state, header.worker, from) } else { ask(state) }];
+        };
+        // P25 LEAVE: another sender that has seen the nonce knows neither, or cannot send from there.
+        if member.addr != from || state.session.is_some_and(|session| session != header.cookie) {
+            return Vec::new();
+        }
+        member.left = true;
+        if state.session.is_none() {
+            if member.session == header.cookie && header.cookie != Cookie(0) {
+                // It claims a session that was lost, for others who may need it there.
+                return vec![ask(state)];
+            }
+            state.peers[place] = None;
+            return vec![bye(state, header.worker, from)];
+        }
+        if state.peers.iter().flatten().any(|p| !p.left) {
+            // The server has the sums: as long as it has, others do not need this worker.
+            let answer = state.pending_members(header.worker, from, header.cookie, 0);
+            return [answer].into_iter().chain(state.absence_notices(header.cookie, 0)).collect();
+        }
+        if state.leave_root(now) {
+            return Vec::new();
+        }
+        state.close()
     }
 }
