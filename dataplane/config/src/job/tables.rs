@@ -54,7 +54,7 @@ impl FromStr for TableOptions {
     }
 }
 
-/// The tables of all jobs so far by number, with the job that named each first. All jobs agree on a number's table.
+/// The tables of all jobs so far: a number means the same table in each.
 pub(crate) type Known = BTreeMap<u8, (u16, Lookup)>;
 
 impl TableOptions {
@@ -72,7 +72,8 @@ impl TableOptions {
         let section = Section::Job(job);
         if more.len() >= MAX_TABLES {
             let mend = format!("a job has at most {MAX_TABLES} tables, its first included");
-            return Err(section.wrong("tables", format!("a list of {}", more.len()), mend));
+            let value = format!("a list of {}", more.len());
+            return Err(ConfigError::Value { section, key: "tables", value, mend });
         }
         let mut tables: Vec<Table> = Vec::with_capacity(1 + more.len());
         for options in [self].into_iter().chain(more) {
@@ -91,15 +92,12 @@ impl TableOptions {
             let id = given.or_else(|| (1..=MAX_TABLE).rev().find(free)).unwrap_or(0);
             let id = number(section, "table", Some(id), 0, 1..=MAX_TABLE)? as u8;
             if tables.iter().any(|table| table.id.0 == id) {
-                let mend = "two of its tables have this number, give each its own from 1 to 255";
-                return Err(section.wrong("table", id, mend));
+                let mend = "two of its tables have this number, give each its own from 1 to 255".to_owned();
+                return Err(ConfigError::Value { section, key: "table", value: id.to_string(), mend });
             }
             match known.insert(id, (job, lookup)) {
                 Some((first, held)) if held != lookup => {
-                    return Err(Section::Server.unsound(format!(
-                        "jobs {first} and {job} have different lookup tables under the same id {id}: give one of them a key \
-                         table with another number from 1 to 255"
-                    )));
+                    return Err(ConfigError::SameTable { first, second: job, table: id });
                 }
                 _ => tables.push(Table { id: TableId(id), ..table }),
             }
@@ -107,7 +105,7 @@ impl TableOptions {
         Ok(tables)
     }
 
-    /// The table that the options describe, or the best one for `workers` workers. It has no number yet.
+    /// The table as told, or the best for so many workers; without a number.
     fn solve(&self, job: u16, workers: u16, racks: Option<&Racks>) -> Result<Table, ConfigError> {
         let section = Section::Job(job);
         let given = self.bits.unwrap_or(DEFAULT_BITS);
@@ -115,16 +113,22 @@ impl TableOptions {
         let narrow = racks.is_none() || u64::from(workers) * ((1 << given.min(8)) - 1) <= 255;
         let default = if given == 8 || !narrow { 16 } else { 8 };
         let lane = self.lane.unwrap_or(default);
+        let value = |key, value: u64, mend: &str| ConfigError::Value {
+            section,
+            key,
+            value: value.to_string(),
+            mend: mend.to_owned(),
+        };
         let bits = match given {
             1..=4 | 8 => given as u8,
-            _ => return Err(section.wrong("bits", given, "indices have 1, 2, 3, 4 or 8 bits")),
+            _ => return Err(value("bits", given, "indices have 1, 2, 3, 4 or 8 bits")),
         };
         let sums = u8::try_from(lane).ok().filter(|lane| (4..=16).contains(lane));
-        let sums = sums.ok_or_else(|| section.wrong("lane", lane, "use 4 to 16"))?;
+        let sums = sums.ok_or_else(|| value("lane", lane, "use 4 to 16"))?;
         let form = Form::with_sums(bits, sums)
-            .ok_or_else(|| section.wrong("lane", lane, "bits = 8 needs lane = 16, or 9 to 15"))?;
+            .ok_or_else(|| value("lane", lane, "bits = 8 needs lane = 16, or 9 to 15"))?;
         if racks.is_some() && (form.lane() == Lane::Bits4 || form.is_packed()) {
-            return Err(section.wrong("lane", lane, "racks need lanes of 8 or 16 bits"));
+            return Err(value("lane", lane, "racks need lanes of 8 or 16 bits"));
         }
         Ok(wire_table(form, &self.lookup(job, workers, racks, bits, form)?))
     }
@@ -138,9 +142,11 @@ impl TableOptions {
         form: Form,
     ) -> Result<LookupTable, ConfigError> {
         let section = Section::Job(job);
-        let missing =
-            |key| section.missing(key, "give granularity and fraction, or neither to have both chosen");
-        let no_table = |cause: CodecError| section.unsound(format!("no lookup table: {cause}"));
+        let missing = |key| ConfigError::Missing {
+            section,
+            key,
+            mend: "give granularity and fraction, or neither to have both chosen",
+        };
         let wider = if form.sums() < 8 { "lane = 8" } else { "lane = 16" };
         let (granularity, Fraction(fraction)) = match (self.granularity, self.fraction) {
             (Some(granularity), Some(fraction)) => (granularity, fraction),
@@ -158,13 +164,10 @@ impl TableOptions {
                 return choose(bits, form.sums(), u32::from(workers)).map(|choice| choice.table).map_err(
                     |cause| match cause {
                         CodecError::LaneTooNarrow { .. } => {
-                            let lane = form.sums();
-                            section.unsound(format!(
-                                "the sums of {workers} workers with bits = {bits} do not fit lanes of {lane} bits: use {wider}, \
-                                 fewer bits or fewer workers"
-                            ))
+                            let mend = format!("use {wider}, fewer bits or fewer workers");
+                            ConfigError::NoGranularity { job, workers, bits, lane: form.sums(), mend }
                         }
-                        cause => no_table(cause),
+                        cause => ConfigError::Table { job, cause },
                     },
                 );
             }
@@ -180,12 +183,10 @@ impl TableOptions {
             } else {
                 format!("use {wider}, or fewer bits with a smaller granularity")
             };
-            return Err(section.unsound(format!(
-                "workers × granularity = {workers} × {granularity} = {sum} does not fit lanes of {} bits, which hold {max}: {mend}",
-                form.sums()
-            )));
+            let bits = form.sums();
+            return Err(ConfigError::LaneOverflow { job, workers, granularity, sum, bits, max, mend });
         }
-        LookupTable::solve(bits, granularity, fraction).map_err(no_table)
+        LookupTable::solve(bits, granularity, fraction).map_err(|cause| ConfigError::Table { job, cause })
     }
 }
 

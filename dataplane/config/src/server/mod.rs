@@ -142,19 +142,15 @@ impl ServerOptions {
             faults: self.faults,
         };
         if self.job.is_empty() && config.p4runtime.is_none() {
-            let message = "no job is configured: add a [[job]] section, or --job, --workers and --cookie, or --p4runtime for a \
-                           controller";
-            return Err(section.unsound(message));
+            return Err(ConfigError::NoJob);
         }
         config.jobs = validate_jobs(&self.job, &ServerPlace { shards, shares, rack })?;
         let own = || config.slices();
         let needs: usize =
             config.jobs.iter().flat_map(|job| own().map(|shard| job.config.memory(shard))).sum();
         if needs > config.memory_limit {
-            let (needs, limit) = (Size(needs), Size(config.memory_limit));
-            return Err(section.unsound(format!(
-                "the slots of all jobs need {needs}, memory_limit is {limit}: raise memory_limit or lower data_slots"
-            )));
+            let words = |bytes: usize| Size(bytes).to_string();
+            return Err(ConfigError::Memory { needs: words(needs), limit: words(config.memory_limit) });
         }
         Ok(config)
     }
