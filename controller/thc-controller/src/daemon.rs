@@ -62,15 +62,8 @@ impl Daemon {
         Ok(kept)
     }
 
-    /// Whether it has certificates, of its own or for targets, which SIGHUP makes it read again.
-    #[must_use]
-    pub fn has_certificates(&self) -> bool {
-        self.config.tls.is_some() || self.config.targets.iter().any(|target| target.service.ca.is_some())
-    }
-
     /// Runs until `stop`; the targets then go on as they are. `ready` is called when it can take requests;
-    /// absent targets are tried again and again. Each message of `reread` makes it read its certificates
-    /// again.
+    /// absent targets are tried again and again.
     ///
     /// # Errors
     /// [`ControllerError::Listen`], [`ControllerError::State`], [`ControllerError::Tls`], or the error of an
@@ -78,7 +71,6 @@ impl Daemon {
     pub async fn run(
         self,
         stop: impl Future<Output = ()>,
-        mut reread: mpsc::Receiver<()>,
         ready: impl FnOnce(Addresses),
     ) -> Result<(), ControllerError> {
         let config = self.config;
@@ -107,8 +99,8 @@ impl Daemon {
         for (target, queue) in queues {
             tasks.spawn(Agent::new(target, Arc::clone(&shared)).run(queue, stopped.clone()));
         }
-        let (addresses, certificates) = (listeners.addresses, listeners.certificates.clone());
-        if let Some(certificates) = &certificates {
+        let addresses = listeners.addresses;
+        if let Some(certificates) = &listeners.certificates {
             let _ = shared.certificates.set(Arc::clone(certificates));
             let (watched, mut end) = (Arc::clone(certificates), stopped.clone());
             tasks.spawn(async move {
@@ -133,14 +125,7 @@ impl Daemon {
                 notify.say("WATCHDOG=1");
             }
         };
-        let rereading = async {
-            while reread.recv().await.is_some() {
-                certificates.iter().for_each(|of_service| of_service.ask());
-            }
-            std::future::pending::<()>().await;
-        };
         let ended = tokio::select! {
-            () = rereading => Ok(()),
             () = &mut stop => Ok(()),
             () = alive => Ok(()),
             result = &mut serving => result

@@ -17,7 +17,7 @@ use crate::control::Control;
 use crate::control_port::ControlPort;
 use crate::error::PsError;
 use crate::forwarding::SharedForwarding;
-use crate::p4runtime::{Certificates, Listener, Service};
+use crate::p4runtime::{Listener, Service};
 use crate::ports::{Ports, Reserved};
 use crate::rows::StaticRows;
 use crate::shard::{ShardCommand, ShardIo, ShardThread};
@@ -44,7 +44,6 @@ pub struct Server {
     commands: Vec<Sender<ShardCommand>>,
     forwarding: Option<SharedForwarding>,
     p4runtime: Option<SocketAddr>,
-    certificates: Option<Arc<Certificates>>,
     threads: Vec<JoinHandle<()>>,
     started: Instant,
 }
@@ -87,7 +86,6 @@ impl Server {
             commands: Vec::new(),
             forwarding: None,
             p4runtime: listener.as_ref().map(Listener::local),
-            certificates: listener.as_ref().and_then(Listener::certificates),
             threads: Vec::new(),
             started: Instant::now(),
             config,
@@ -195,12 +193,6 @@ impl Server {
     #[must_use]
     pub fn p4runtime(&self) -> Option<SocketAddr> {
         self.p4runtime
-    }
-
-    /// The certificates of its P4Runtime service, if it has any.
-    #[must_use]
-    pub fn certificates(&self) -> Option<&Certificates> {
-        self.certificates.as_deref()
     }
 
     /// What it was started with.

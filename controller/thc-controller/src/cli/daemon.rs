@@ -3,14 +3,12 @@
 use super::terminal::{Failure, print};
 use clap::Args;
 use std::fs;
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use thc_config::logs::LogFlags;
 use thc_controller::{Addresses, Config, ControllerError, Daemon, Options};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
 
 const EXAMPLES: &str = "\
 Example: a configuration for one thc-ps on this machine, and how to run it:
@@ -19,7 +17,7 @@ Example: a configuration for one thc-ps on this machine, and how to run it:
 
 A switch needs more keys: thc-controller.example.toml has them all. The controller tries to reach absent
 targets each second, and writes what they should hold when they come. It reads certificates again when
-their files change, and on SIGHUP.
+their files change.
 
 Output: `metrics http://ADDRESS:PORT/metrics` if asked for, and `ready ADDRESS:PORT` on stdout once it answers;
 events on stderr (RUST_LOG=debug for more).
@@ -104,22 +102,11 @@ pub fn run(flags: &RunFlags) -> Result<(), Failure> {
                 _ = terminate.recv() => {}
             }
         };
-        let daemon = Daemon::new(config);
-        let (sender, reread) = mpsc::channel(1);
-        // One that somebody has started at a terminal ends with it, unless it has something to read.
-        if daemon.has_certificates() || !std::io::stdin().is_terminal() {
-            let mut hangup = signal(SignalKind::hangup())?;
-            tokio::spawn(async move {
-                while hangup.recv().await.is_some() {
-                    let _ = sender.try_send(());
-                }
-            });
-        }
         let ready = |at: Addresses| {
             let metrics = at.http.map(|at| format!("metrics http://{at}/metrics\n")).unwrap_or_default();
             // A pipe that is closed is no loss.
             let _ = print(&format!("{metrics}ready {}\n", at.listen));
         };
-        daemon.run(stop, reread, ready).await.map_err(Failure::error)
+        Daemon::new(config).run(stop, ready).await.map_err(Failure::error)
     })
 }

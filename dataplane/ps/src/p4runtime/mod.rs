@@ -23,4 +23,3 @@ pub use clients::PacketsIn;
 pub use device::Device;
 pub use listener::Listener;
 pub use service::Service;
-pub use thc_config::tls::Certificates;
