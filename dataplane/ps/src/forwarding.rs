@@ -15,7 +15,7 @@ use crate::shards::Shards;
 use crate::state::SessionView;
 use crate::stats::JobSummary;
 
-/// The rows, and what the shards were told of them.
+/// The rows, and the view of them that the shards hold.
 #[derive(Debug)]
 pub struct Forwarding {
     program: &'static Program,
@@ -25,18 +25,18 @@ pub struct Forwarding {
     told: View,
     /// The levels of static jobs among racks, which no row has.
     levels: Levels,
-    /// The tables that may be in the slots of `told`.
+    /// The tables that may be in slots.
     used: Used,
     /// Jobs whose row was removed since the last commit.
     renewed: BTreeSet<JobId>,
     shards: Shards,
-    /// How often each counter index began to count a job's session.
+    /// Sessions that have begun, by counter index.
     begun: BTreeMap<u16, u64>,
     /// The last job of each index that none has now.
     ended: BTreeMap<u16, JobSummary>,
 }
 
-/// The forwarding state that threads share. It is locked while shards are told of changes.
+/// The forwarding state that threads share. It is locked while shards follow changes.
 #[derive(Clone, Debug)]
 pub struct SharedForwarding(Arc<Mutex<Forwarding>>);
 
@@ -78,7 +78,7 @@ impl Forwarding {
         &self.store
     }
 
-    /// How many sessions of jobs with this counter index have begun.
+    /// Sessions that have begun of jobs with this counter index.
     #[must_use]
     fn sessions_begun(&self, index: u16) -> u64 {
         self.begun.get(&index).copied().unwrap_or(0)

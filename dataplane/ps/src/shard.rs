@@ -23,9 +23,9 @@ use crate::rows::ViewChanges;
 use crate::state::{ServerState, ShardReport};
 use crate::tx_batch::{SendFailure, TxBatch};
 
-/// How long an idle shard sleeps if something happened lately, and so how long a command waits at most.
+/// The sleep of an idle shard if packets or commands came lately, and so the longest wait of a command.
 const DOZE: Duration = Duration::from_millis(1);
-/// How long it sleeps when nothing has happened for [`QUIET`].
+/// Its sleep when nothing has come for [`QUIET`].
 const SLEEP: Duration = Duration::from_millis(20);
 const QUIET: Duration = Duration::from_secs(2);
 /// How often it may log that sending fails.
@@ -91,7 +91,7 @@ pub struct ShardThread<T> {
     pub aggregator: Aggregator<Simd>,
     /// Its commands.
     pub commands: Receiver<ShardCommand>,
-    /// Where control packets go; only the first shard has one.
+    /// The queue of control packets, which only the first shard has.
     pub control: Option<ControlPort>,
     /// Spin instead of sleeping when idle.
     pub busy_poll: bool,

@@ -14,8 +14,8 @@ use crate::rows::ViewChanges;
 use crate::shard::ShardCommand;
 use crate::state::{ServerState, ShardReport};
 
-/// How long a shard may take to follow a command before that is logged, or to report before its last report
-/// is used.
+/// The longest time that a shard may take to follow a command before that is logged, or to report before its last report is
+/// used.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whether the receiver of this packet has joined a job with its cookie.

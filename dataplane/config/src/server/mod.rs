@@ -90,7 +90,7 @@ impl ServerOptions {
         let pin = self.pin.clone().unwrap_or_default();
         let default = match &io {
             _ if !pin.is_empty() => pin.len() as u64,
-            // Of a device, each takes a queue.
+            // Each shard takes a queue of the device.
             Backend::Dpdk(_) => 1,
             Backend::Udp => default_shards(thread::available_parallelism().map_or(1, NonZero::get)),
         };
@@ -198,14 +198,14 @@ impl ServerConfig {
         }
     }
 
-    /// P46: says whether members of its jobs are told congestion marks.
+    /// Sets whether members of its jobs get congestion marks (P46).
     pub fn tell_marks(&mut self, marks: bool) {
         for job in &mut self.jobs {
             job.welcome.marks = marks;
         }
     }
 
-    /// What each of its ports has of the slots, in order (P21).
+    /// The slots of each of its ports, in order (P21).
     pub fn slices(&self) -> impl Iterator<Item = Shard> {
         Shard::split(self.shards)
     }

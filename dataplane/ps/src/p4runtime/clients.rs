@@ -23,14 +23,14 @@ use crate::shards::Shards;
 /// Streams at a time.
 const MAX_STREAMS: usize = 16;
 
-/// Where messages to a controller go.
+/// The queue of messages to a controller.
 pub type ClientSender = mpsc::Sender<Result<StreamMessageResponse, Status>>;
 
 /// All controllers.
 #[derive(Debug)]
 pub struct Clients {
     device_id: u64,
-    /// Where workers reach this server.
+    /// The address at which workers reach this server.
     own: SocketAddr,
     forwarding: SharedForwarding,
     pub shards: Shards,
