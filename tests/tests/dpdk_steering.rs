@@ -107,7 +107,6 @@ fn rules_lead_every_shards_packets_to_its_queue() {
         let out = folder.path().join(shards.to_string());
         std::fs::create_dir(&out).unwrap();
         script += &server(shards, &out);
-        let log = word(&out.join("log"));
         let stats = word(&out.join("stats"));
         writeln!(script, "until grep ^ready {stats}; do kill -0 $server; sleep 0.2; done").unwrap();
         script += "ip addr add 10.78.0.2/24 dev thc0\nworkers=\n";

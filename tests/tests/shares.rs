@@ -102,7 +102,8 @@ fn shares_change_no_bit_whatever_is_lost() {
     for (count, more) in [(4, &[][..]), (3, &["--inject", "loss=0.01,duplicate=0.01,reorder=0.01"])] {
         let places = places(count);
         let _servers = shares(&places, &table().each_ref().map(String::as_str));
-        let flags = [&["--ps", &places[0].to_string()], more].concat();
+        let at = places[0].to_string();
+        let flags = [&["--ps", &at], more].concat();
         assert!(means(&inputs, &flags).iter().all(|mean| *mean == one), "{count} shares");
     }
 }

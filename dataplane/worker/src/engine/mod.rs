@@ -167,11 +167,6 @@ impl<I: PacketIo> Engine<I> {
         &mut self.io
     }
 
-    /// The configuration of the engine.
-    pub fn config(&self) -> &EngineConfig {
-        &self.config
-    }
-
     /// The job's table and this worker's parameters.
     #[must_use]
     pub fn parameters(&self) -> &Parameters {
@@ -261,10 +256,6 @@ impl<I: PacketIo> Engine<I> {
 
     /// Ends the session and all its calls.
     pub fn end(&mut self, error: WorkerError) {
-        self.fail(error);
-    }
-
-    fn fail(&mut self, error: WorkerError) {
         self.calls.fail_all(&error);
         self.state.fail(error);
     }

@@ -143,7 +143,7 @@ impl<I: PacketIo> Engine<I> {
         let busy = match self.exchange(memory) {
             Ok(busy) => busy,
             Err(error) => {
-                self.fail(error);
+                self.end(error);
                 return false;
             }
         };

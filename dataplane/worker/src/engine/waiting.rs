@@ -29,7 +29,7 @@ impl<I: PacketIo> Engine<I> {
         }
         let started = Instant::now();
         if let Err(error) = self.io.wait(timeout) {
-            self.fail(error.into());
+            self.end(error.into());
         }
         self.stats.waiting += started.elapsed();
     }
