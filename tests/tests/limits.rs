@@ -31,9 +31,6 @@ const WIDE: &[(&str, &str)] = &[
     ),
     ("testbed/demo/src/demo/report.rs: Report", "the fields of a JSON object"),
     ("testbed/v1model/src/program.rs: Program", "the parts of a program as p4c writes them"),
-    ("dataplane/worker/src/config.rs: GroupConfig", "not divided yet"),
-    ("dataplane/worker/src/engine/calls/active.rs: Active", "not divided yet"),
-    ("dataplane/worker/src/engine/mod.rs: Engine", "not divided yet"),
 ];
 
 /// Functions that are longer, and why.

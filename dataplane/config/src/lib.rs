@@ -1,4 +1,4 @@
-//! What configures THC's programs. A feature stands for each module but [`values`].
+//! The configuration of THC's programs. Each module but [`values`] is a feature.
 //!
 //! * [`values`]: times, sizes, fractions and secrets, as users write them in files and as flags;
 //! * [`job`]: the keys of a job, their defaults, and the checked job that they become;

@@ -12,14 +12,11 @@
 //!
 //! Results go to `bench/device.json` in the target directory. Without `--bench` there is one short turn of each.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
-use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use thc_bench::{is_measuring, median};
@@ -32,6 +29,8 @@ use thc_transport::{DpdkConfig, DpdkIo, Idle, MacAddr, Neighbour, Peer};
 
 mod setting;
 use setting::{AtPort, header};
+#[path = "testpmd/mod.rs"]
+mod testpmd;
 
 const WORKERS: u8 = 4;
 const SLOTS: u16 = 1024;
@@ -257,105 +256,6 @@ impl Rig {
     }
 }
 
-/// CPU time of each thread of a process so far, in ns, by thread.
-fn cpu_times(process: u32) -> Fallible<BTreeMap<String, u64>> {
-    let mut times = BTreeMap::new();
-    for task in fs::read_dir(format!("/proc/{process}/task"))? {
-        let task = task?;
-        let text = fs::read_to_string(task.path().join("schedstat"))?;
-        let time = text.split_whitespace().next().ok_or("no time in schedstat")?.parse()?;
-        times.insert(task.file_name().to_string_lossy().into_owned(), time);
-    }
-    Ok(times)
-}
-
-/// testpmd, killed if something goes wrong.
-struct Testpmd {
-    child: Child,
-    said: Vec<u8>,
-}
-
-impl Testpmd {
-    fn start(hugepages: bool) -> Fallible<Testpmd> {
-        let last = thread::available_parallelism()?.get() - 1;
-        let child = Command::new("dpdk-testpmd")
-            .arg(if hugepages { "--in-memory" } else { "--no-huge" })
-            .args(["--no-shconf", "--no-telemetry", "--no-pci"])
-            .args([&format!("-m{TESTPMD_MIB}"), "--vdev=net_ring0"])
-            // A thread that commands and one that forwards, both wherever there is time.
-            .args(["--lcores", &format!("0@(0-{last}),1@(0-{last})")])
-            .args(["--", "-i", "--forward-mode=macswap", "--burst=64"])
-            .args(["--total-num-mbufs=8192"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let mut testpmd = Testpmd { child, said: Vec::new() };
-        testpmd.prompt()?;
-        Ok(testpmd)
-    }
-
-    /// Gives a command and waits until it is done.
-    fn command(&mut self, command: &str) -> Fallible<()> {
-        let input = self.child.stdin.as_mut().ok_or("no input")?;
-        writeln!(input, "{command}")?;
-        input.flush()?;
-        self.prompt()
-    }
-
-    /// Reads on to the next prompt.
-    fn prompt(&mut self) -> Fallible<()> {
-        let output = self.child.stdout.as_mut().ok_or("no output")?;
-        let (from, mut byte) = (self.said.len(), [0]);
-        while !self.said[from..].ends_with(b"testpmd> ") {
-            if output.read(&mut byte)? == 0 {
-                return Err(format!("testpmd ended: {}", String::from_utf8_lossy(&self.said)).into());
-            }
-            self.said.push(byte[0]);
-        }
-        Ok(())
-    }
-
-    /// Ends it; all that it has said. What it counts comes only now, because it writes that behind a buffer.
-    fn end(mut self) -> Fallible<String> {
-        if let Some(mut input) = self.child.stdin.take() {
-            writeln!(input, "quit")?;
-        }
-        if let Some(output) = &mut self.child.stdout {
-            output.read_to_end(&mut self.said)?;
-        }
-        Ok(String::from_utf8_lossy(&self.said).into_owned())
-    }
-}
-
-impl Drop for Testpmd {
-    fn drop(&mut self) {
-        // It has ended, or is of no more use.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Nanoseconds per packet of testpmd's forwarding: CPU time of the thread that forwards, which is busy all the time, so
-/// that it does not count when somebody else has its core.
-fn testpmd(hugepages: bool, seconds: f64) -> Fallible<f64> {
-    let mut testpmd = Testpmd::start(hugepages)?;
-    let before = cpu_times(testpmd.child.id())?;
-    // TURN packets go round, of the size of DATA.
-    testpmd.command(&format!("set txpkts {}", HEADERS + DATA))?;
-    testpmd.command(&format!("start tx_first {}", TURN / BURST))?;
-    thread::sleep(Duration::from_secs_f64(seconds));
-    testpmd.command("stop")?;
-    let after = cpu_times(testpmd.child.id())?;
-    let text = testpmd.end()?;
-    let spent = after.iter().map(|(thread, time)| time - before.get(thread).unwrap_or(&0)).max().unwrap_or(0);
-    let forwarded = text.rsplit("TX-packets:").next().and_then(|rest| rest.split_whitespace().next());
-    match forwarded.and_then(|number| number.parse::<u64>().ok()) {
-        Some(packets) if packets > 1000 && spent > 0 => Ok(spent as f64 / packets as f64),
-        _ => Err(format!("testpmd does not tell what it has forwarded:\n{text}").into()),
-    }
-}
-
 /// Both in one kind of pages; results as JSON.
 fn compare(hugepages: bool, measure: bool) -> Fallible<Vec<Value>> {
     let (rounds, turns, seconds) = if measure { (5, 2000, 1.0) } else { (1, 20, 0.3) };
@@ -369,7 +269,7 @@ fn compare(hugepages: bool, measure: bool) -> Fallible<Vec<Value>> {
     let mut ours = [Vec::new(), Vec::new()];
     let mut next = 1;
     for _ in 0..rounds {
-        theirs.push(testpmd(hugepages, seconds)?);
+        theirs.push(testpmd::nanoseconds_per_packet(hugepages, seconds)?);
         for ((_, rig), ours) in rigs.iter_mut().zip(&mut ours) {
             let took = (0..turns).map(|turn| rig.turn(next + turn)).collect::<Fallible<Vec<_>>>()?;
             ours.push(median(took));

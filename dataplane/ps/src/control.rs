@@ -15,7 +15,7 @@ use thc_transport::Peer;
 use crate::control_port::ControlPacket;
 use crate::forwarding::SharedForwarding;
 use crate::liveness::Watch;
-use crate::p4runtime::PacketsIn;
+use crate::p4runtime::Clients;
 use crate::rows::{RowChange, StaticRows};
 use crate::shards::Shards;
 use crate::state::{ServerState, SessionView};
@@ -33,8 +33,8 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 /// The control thread's state.
 pub struct Control {
     registry: Registry,
-    /// A controller elsewhere that takes the packets instead of the registry.
-    elsewhere: Option<PacketsIn>,
+    /// The controllers that take the packets, if no static job does.
+    controllers: Option<Arc<Clients>>,
     packets: Receiver<ControlPacket>,
     forwarding: SharedForwarding,
     rows: StaticRows,
@@ -77,11 +77,11 @@ impl Lines {
 
 impl Control {
     /// The control thread of the jobs in `registry`: takes packets from `packets` and writes sessions as rows
-    /// of `forwarding`. The `shards` send answers. Without jobs, packets go `elsewhere`.
+    /// of `forwarding`. The `shards` send answers. Without jobs, packets go to `controllers`.
     #[must_use]
     pub fn new(
         registry: Registry,
-        elsewhere: Option<PacketsIn>,
+        controllers: Option<Arc<Clients>>,
         packets: Receiver<ControlPacket>,
         forwarding: SharedForwarding,
         shards: Shards,
@@ -91,7 +91,7 @@ impl Control {
         let views = shared.liveness.jobs().iter().map(|&job| (job, SessionView::default())).collect();
         Control {
             registry,
-            elsewhere,
+            controllers,
             packets,
             forwarding,
             rows: StaticRows::default(),
@@ -146,8 +146,8 @@ impl Control {
 
     fn handle(&mut self, now: Duration, packet: &ControlPacket) {
         self.shared.control.packets.fetch_add(1, Ordering::Relaxed);
-        if let Some(elsewhere) = &self.elsewhere {
-            elsewhere.packet(packet);
+        if let Some(controllers) = &self.controllers {
+            controllers.packet_in(packet);
             return;
         }
         let Ok((header, _)) = Header::parse(packet.bytes()) else { return };

@@ -1,4 +1,4 @@
-//! Where the first shard hands packets of the control plane in.
+//! The queue from the first shard to the control thread.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const MAX_CONTROL: usize = MAX_PACKET;
 #[derive(Clone, Copy, Debug)]
 pub struct ControlPacket {
     from: Peer,
-    /// This host's address that it was sent to, if that is known.
+    /// This host's address to which it was sent, if that is known.
     at: Option<IpAddr>,
     len: usize,
     bytes: [u8; MAX_CONTROL],
@@ -33,13 +33,13 @@ impl ControlPacket {
         Some(ControlPacket { from, at, len: packet.len(), bytes })
     }
 
-    /// Who sent it.
+    /// Its sender.
     #[must_use]
     pub fn source(&self) -> Peer {
         self.from
     }
 
-    /// This host's address that it was sent to, if that is known.
+    /// This host's address to which it was sent, if that is known.
     #[must_use]
     pub fn destination(&self) -> Option<IpAddr> {
         self.at
@@ -52,7 +52,7 @@ impl ControlPacket {
     }
 }
 
-/// Where the first shard hands control packets in.
+/// The first shard's end of the queue.
 #[derive(Debug)]
 pub struct ControlPort {
     sender: Sender<ControlPacket>,
@@ -60,7 +60,7 @@ pub struct ControlPort {
 }
 
 impl ControlPort {
-    /// A port and what comes out of it, with room for so many packets.
+    /// A queue with room for `room` packets.
     #[must_use]
     pub fn new(room: usize, shared: Arc<ServerState>) -> (ControlPort, Receiver<ControlPacket>) {
         let (sender, receiver) = bounded(room);
@@ -74,7 +74,7 @@ impl ControlPort {
         // JOIN and LEAVE; looked at first because nearly no packet is one.
         let bit = kind_bit(*packet.get(1)?);
         if bit == 0 && self.shared.root == Some(from) {
-            // What the root answers a rack.
+            // The root's answer to a rack.
             let (header, _) = Header::parse(packet).ok()?;
             return header.kind.is_control().then(|| ControlPacket::new(from, at, packet)).flatten();
         }

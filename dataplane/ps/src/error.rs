@@ -1,4 +1,4 @@
-//! Why a server does not start, or stops.
+//! The errors with which a server does not start, or stops.
 
 use std::io;
 
@@ -35,21 +35,21 @@ pub enum PsError {
         shard: u8,
         /// As asked.
         core: usize,
-        /// What the operating system said.
+        /// The operating system's error.
         cause: io::Error,
     },
     /// P4Runtime cannot be served.
     #[error("cannot serve P4Runtime on {addr}: {cause}; is another server or switch using it?")]
     P4Runtime {
-        /// Where it should listen.
+        /// The address to listen at.
         addr: std::net::SocketAddr,
-        /// What the operating system said.
+        /// The operating system's error.
         cause: io::Error,
     },
     /// A certificate, key or authority is none.
     #[error("certificates of P4Runtime: {message}; give cert and key, and client_ca, as PEM files")]
     Certificates {
-        /// What is wrong.
+        /// The problem.
         message: String,
     },
     /// No thread.
@@ -58,12 +58,12 @@ pub enum PsError {
     /// A lookup table or job is inconsistent, which validated configurations never are.
     #[error(transparent)]
     Job(#[from] thc_protocol::aggregator::JobConfigError),
-    /// A shard's port is of no use any more.
+    /// A shard's port has failed.
     #[error("shard {shard} stopped: {cause}")]
     Receive {
         /// The shard.
         shard: u8,
-        /// What the operating system said.
+        /// The operating system's error.
         cause: io::Error,
     },
 }

@@ -10,18 +10,18 @@ use thc_transport::{Answers, DpdkIo, DpdkTx, LossyIo, Origin, PacketIo, Peer, Ru
 
 use crate::tx_batch::{SendFailure, TxBatch};
 
-/// What handles packets: answers go to `sink`.
+/// A handler of packets.
 pub trait PacketHandler {
-    /// One packet.
+    /// Handles a packet; answers go to `sink`.
     fn handle(&mut self, origin: Origin, packet: &[u8], sink: &mut impl Sink);
 
-    /// A packet, not yet checked, comes soon, so memory that it needs may be prefetched.
+    /// Prefetches memory for a packet, not yet checked, that is handled soon.
     fn expect(&self, packet: &[u8]) {
         let _ = packet;
     }
 }
 
-/// How many packets ahead of their turn they are expected.
+/// How many packets ahead of their turn memory is prefetched.
 const AHEAD: usize = 2;
 
 /// A backend by which packets are answered.
@@ -123,7 +123,7 @@ const _: () = assert!(RUNS <= u32::BITS as usize);
 
 /// Handles the first packet of each run, then the second of each, and so on.
 fn take_turns(runs: &[&Run<'_>], handler: &mut impl PacketHandler, sink: &mut impl Sink) {
-    // Of packets for one slot, one tells of it.
+    // One packet of each slot is enough.
     let one = |number| runs.iter().find_map(|run| run.datagram(number));
     (0..AHEAD).filter_map(one).for_each(|packet| handler.expect(packet));
     for number in 0..runs.iter().map(|run| run.len()).max().unwrap_or(0) {

@@ -1,7 +1,7 @@
 //! The forwarding state: rows as in a switch's tables, which define all that the shards do.
 //!
-//! There is one way into the shards: rows are changed in a [`Store`], and [`Forwarding::commit`] tells the shards
-//! what these rows mean now ([`View`]). The rows come from a controller by P4Runtime, or from the control
+//! Rows are changed in a [`Store`], and [`Forwarding::commit`] sends the shards the changes of what the rows mean
+//! ([`View`]). The rows come from a controller by P4Runtime, or from the control
 //! thread for static jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use crate::shards::Shards;
 use crate::state::SessionView;
 use crate::stats::JobSummary;
 
-/// The rows, and what the shards were told of them.
+/// The rows, and the view of them that the shards hold.
 #[derive(Debug)]
 pub struct Forwarding {
     program: &'static Program,
@@ -23,20 +23,20 @@ pub struct Forwarding {
     /// Bytes that jobs may take.
     memory_limit: usize,
     told: View,
-    /// What static jobs are below or above, which no row says.
+    /// The levels of static jobs among racks, which no row has.
     levels: Levels,
-    /// What tables are in the slots of `told`.
+    /// The tables that may be in slots.
     used: Used,
-    /// Jobs whose row was away since the shards were told.
+    /// Jobs whose row was removed since the last commit.
     renewed: BTreeSet<JobId>,
     shards: Shards,
-    /// How often each counter index began to count a job's session.
+    /// Sessions that have begun, by counter index.
     begun: BTreeMap<u16, u64>,
     /// The last job of each index that none has now.
     ended: BTreeMap<u16, JobSummary>,
 }
 
-/// The forwarding state that threads share. It is locked while shards are told of changes.
+/// The forwarding state that threads share. It is locked while shards follow changes.
 #[derive(Clone, Debug)]
 pub struct SharedForwarding(Arc<Mutex<Forwarding>>);
 
@@ -58,15 +58,15 @@ impl SharedForwarding {
         })))
     }
 
-    /// Waits until nobody else changes it.
+    /// Locks the state.
     pub fn lock(&self) -> MutexGuard<'_, Forwarding> {
-        // Whoever panicked left rows that are whole: each change is one exchange.
+        // A panic leaves whole rows: each change is one exchange.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Forwarding {
-    /// The rows as they are now. They don't change under whoever holds them.
+    /// The rows as they are now, which later changes do not affect.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Store> {
         Arc::clone(&self.store)
@@ -78,13 +78,13 @@ impl Forwarding {
         &self.store
     }
 
-    /// How many sessions of jobs with this counter index have begun.
+    /// Sessions that have begun of jobs with this counter index.
     #[must_use]
     fn sessions_begun(&self, index: u16) -> u64 {
         self.begun.get(&index).copied().unwrap_or(0)
     }
 
-    /// Makes a change, of which the shards are not told yet, and returns its inverse.
+    /// Makes a change, which the shards follow at the next [`Self::commit`], and returns its inverse.
     pub fn exchange(&mut self, change: RowChange) -> RowChange {
         if let RowChange::Row(table, key, None) = &change
             && *table == self.program.known.jobs
@@ -94,7 +94,7 @@ impl Forwarding {
         Arc::make_mut(&mut self.store).exchange(change)
     }
 
-    /// What this server is in a job, from the next [`Self::commit`] on.
+    /// Sets this server's level in a job, from the next [`Self::commit`] on.
     pub fn set_level(&mut self, job: JobId, level: Level) {
         self.levels.insert(job, level);
     }
@@ -113,7 +113,7 @@ impl Forwarding {
         check(self.program, &self.store, &self.levels, &held, job)
     }
 
-    /// Restores everything to `store`, the state of which the shards were told last.
+    /// Restores `store`, the rows of the last commit.
     pub fn restore(&mut self, store: Arc<Store>) {
         self.renewed.clear();
         self.store = store;
@@ -140,8 +140,8 @@ impl Forwarding {
         }
     }
 
-    /// Tells the shards what the rows mean now, all changes at once, and waits until they have followed.
-    /// Returns whether they have; if not, the server is about to stop.
+    /// Sends the shards all changes of what the rows mean, and waits until they have followed. Returns whether they have;
+    /// if not, the server is about to stop.
     #[must_use]
     pub fn commit(&mut self) -> bool {
         let new = View::new(self.program, &self.store, &self.levels);

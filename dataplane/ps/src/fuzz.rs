@@ -14,6 +14,7 @@ use crate::p4runtime::Device;
 use crate::shard::ShardCommand;
 use crate::shards::Shards;
 use crate::state::ServerState;
+use thc_config::job::credit::Room;
 
 /// A server's rows, and a shard that follows them.
 pub struct Rows {
@@ -28,7 +29,7 @@ impl Rows {
         let (commands, received) = bounded(1);
         let aggregator = Arc::new(Mutex::new(Aggregator::new(Shard::WHOLE, memory_limit)));
         let followed = Arc::clone(&aggregator);
-        // It ends with the last sender of commands.
+        // The thread ends with the last sender of commands.
         std::thread::spawn(move || {
             while let Ok(command) = received.recv() {
                 if let ShardCommand::Follow(changes, done) = command {
@@ -42,7 +43,10 @@ impl Rows {
         let shards = Shards::new(vec![commands], Arc::new(ServerState::new(Vec::new(), 1, None)));
         let forwarding = SharedForwarding::new(shards.clone(), memory_limit);
         let own = SocketAddr::from(([127, 0, 0, 1], 9000));
-        Rows { device: Device::new(0, own, forwarding, shards, true), aggregator }
+        Rows {
+            device: Device::new((0, Room { packets: 0, members: 1 }), own, forwarding, shards, true),
+            aggregator,
+        }
     }
 
     /// Writes as a controller does.

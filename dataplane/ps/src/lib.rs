@@ -21,7 +21,7 @@
 //!
 //! One thread per shard owns a UDP port and its part of every job's slots (P21); it receives a
 //! burst, lets the aggregator handle each packet, and sends the answers in runs. A control thread takes JOIN
-//! and LEAVE and tells the shards each job's session (P22–P25).
+//! and LEAVE, and installs each job's session in the shards (P22–P25).
 #![forbid(unsafe_code)]
 
 mod control;

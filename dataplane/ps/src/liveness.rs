@@ -6,7 +6,7 @@ use std::time::Duration;
 use thc_protocol::aggregator::WorkerCounters;
 use thc_protocol::{JobId, MAX_WORKERS, WorkerId};
 
-/// How often shards say whom they hear.
+/// How often shards publish their counts.
 pub const PUBLISH: Duration = Duration::from_millis(50);
 
 /// How many packets of each worker a shard has let in. Each shard writes its own counts from time to time;
@@ -62,7 +62,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Nobody heard yet.
+    /// No worker was heard yet.
     #[must_use]
     pub fn new(liveness: &Liveness) -> Watch {
         Watch { seen: vec![(0, None); liveness.jobs.len() * MAX_WORKERS], looked: Duration::ZERO }

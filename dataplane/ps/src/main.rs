@@ -4,7 +4,7 @@
 mod cli;
 mod metrics;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Parser;
 use clap::error::ErrorKind;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use thc_config::logs::LogFlags;
 use thc_ps::{Server, report};
 
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
 }
 
 fn run(config: thc_ps::ServerConfig, json: bool, logs: LogFlags) -> anyhow::Result<()> {
-    let (stop, reread) = handle_signals(&config).context("cannot handle signals")?;
+    let stop = handle_signals().context("cannot handle signals")?;
     let http = config.http;
     let server = Arc::new(Server::start(config)?);
     let endpoint = http.map(|at| metrics::serve(at, Arc::clone(&server))).transpose()?;
@@ -76,11 +76,6 @@ fn run(config: thc_ps::ServerConfig, json: bool, logs: LogFlags) -> anyhow::Resu
     }
     while !stop.load(Ordering::Relaxed) && !server.has_failed() {
         std::thread::sleep(TICK);
-        if reread.swap(false, Ordering::Relaxed)
-            && let Some(certificates) = server.certificates()
-        {
-            certificates.ask();
-        }
     }
     let failure = server.failure();
     // The endpoint shares the server.
@@ -97,22 +92,15 @@ fn run(config: thc_ps::ServerConfig, json: bool, logs: LogFlags) -> anyhow::Resu
     failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Flags that signals set: the server is to stop, and it is to read its certificates again.
-fn handle_signals(config: &thc_ps::ServerConfig) -> std::io::Result<(Arc<AtomicBool>, Arc<AtomicBool>)> {
+/// A flag that signals set: the server is to stop.
+fn handle_signals() -> std::io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // The second one ends the process at once, should the first get stuck.
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    let reread = Arc::new(AtomicBool::new(false));
-    // A server that was started at a terminal ends with it, unless it has something to read.
-    if config.p4runtime.as_ref().is_some_and(|p4runtime| p4runtime.tls.is_some())
-        || !std::io::stdin().is_terminal()
-    {
-        signal_hook::flag::register(SIGHUP, Arc::clone(&reread))?;
-    }
-    Ok((stop, reread))
+    Ok(stop)
 }
 
 /// Prints a line. A closed stdout does not stop the server.

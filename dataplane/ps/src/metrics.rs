@@ -1,4 +1,4 @@
-//! What Prometheus reads.
+//! The metrics of a server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use thc_config::metrics::{DescriptorEncoder, MetricsServer, counters, gauges};
 use thc_ps::{JobStats, NetworkStats, Server, ServerStats, WorkerStats};
 
-/// Answers with what the server counts.
+/// Serves the server's counters.
 pub fn serve(at: SocketAddr, server: Arc<Server>) -> io::Result<MetricsServer> {
     let make = move || {
         let shards = server.shard_stats();
@@ -18,7 +18,7 @@ pub fn serve(at: SocketAddr, server: Arc<Server>) -> io::Result<MetricsServer> {
     MetricsServer::serve(at, make)
 }
 
-/// What has a row of its own in each shard.
+/// The counters of each shard, by its number.
 type Shards = [(u8, ServerStats)];
 
 fn write(encoder: &mut DescriptorEncoder<'_>, shards: &Shards) -> fmt::Result {

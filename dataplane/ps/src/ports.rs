@@ -18,7 +18,7 @@ const PORT_TRIES: usize = 64;
 pub struct Reserved(pub(crate) UdpIo);
 
 impl Reserved {
-    /// Opens a port, any free one for port 0, with buffers of so many bytes or the default ones.
+    /// Opens a port, any free one for port 0, with buffers of these bytes or the default ones.
     ///
     /// # Errors
     /// [`PsError::Transport`].
@@ -32,7 +32,7 @@ impl Reserved {
         Ok(Reserved(open_port(listen, recv_buffer, send_buffer)?))
     }
 
-    /// Where it is.
+    /// Its address.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.0.local()

@@ -17,7 +17,7 @@ use crate::control::Control;
 use crate::control_port::ControlPort;
 use crate::error::PsError;
 use crate::forwarding::SharedForwarding;
-use crate::p4runtime::{Certificates, Listener, Service};
+use crate::p4runtime::{Listener, Service};
 use crate::ports::{Ports, Reserved};
 use crate::rows::StaticRows;
 use crate::shard::{ShardCommand, ShardIo, ShardThread};
@@ -26,8 +26,8 @@ use crate::state::{ServerState, ShardReport};
 use crate::stats::{JobSummary, ServerStats};
 use thc_config::server::ServerConfig;
 
-/// How many control packets may wait: far more than there are workers. Further ones are dropped, and JOINs
-/// repeated.
+/// How many control packets may wait: far more than there are workers. Further ones are dropped, and workers repeat
+/// JOINs.
 const CONTROL_ROOM: usize = 1024;
 /// Commands that may wait for a shard.
 const COMMAND_ROOM: usize = 256;
@@ -44,7 +44,6 @@ pub struct Server {
     commands: Vec<Sender<ShardCommand>>,
     forwarding: Option<SharedForwarding>,
     p4runtime: Option<SocketAddr>,
-    certificates: Option<Arc<Certificates>>,
     threads: Vec<JoinHandle<()>>,
     started: Instant,
 }
@@ -61,7 +60,7 @@ impl Server {
         Server::start_on(ports, config)
     }
 
-    /// The same on an open port: with one shard, over kernel UDP.
+    /// Starts a server of one shard on an open port of kernel UDP.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -87,7 +86,6 @@ impl Server {
             commands: Vec::new(),
             forwarding: None,
             p4runtime: listener.as_ref().map(Listener::local),
-            certificates: listener.as_ref().and_then(Listener::certificates),
             threads: Vec::new(),
             started: Instant::now(),
             config,
@@ -99,16 +97,16 @@ impl Server {
         let shards = Shards::new(server.commands.clone(), Arc::clone(&shared));
         let forwarding = server.forwarding(shards.clone());
         server.forwarding = Some(forwarding.clone());
-        let mut elsewhere = None;
+        let mut controllers = None;
         if let Some(listener) = listener {
             let service = Service::new(&server.config, local, forwarding.clone(), shards.clone(), room);
-            elsewhere = server.config.jobs.is_empty().then(|| service.packets_in());
+            controllers = server.config.jobs.is_empty().then(|| service.clients());
             let shared = Arc::clone(&shared);
             server.spawn("thc-ps-p4rt".to_owned(), move || listener.serve(service, &shared))?;
         }
         let jobs = server.config.jobs.iter().map(crate::JobSetup::to_static);
         let registry = if server.config.share == 0 { Registry::new(jobs) } else { Registry::follower(jobs) };
-        let control = Control::new(registry, elsewhere, control_packets, forwarding, shards, shared);
+        let control = Control::new(registry, controllers, control_packets, forwarding, shards, shared);
         server.spawn("thc-ps-control".to_owned(), move || control.run())?;
         Ok(server)
     }
@@ -124,7 +122,7 @@ impl Server {
             for table in jobs.iter().flat_map(|job| job.welcome.tables.iter()) {
                 held.exchange(rows.table(table.id, &table.into()));
             }
-            // If the shards don't follow, they have failed, and the server says so.
+            // Shards that do not follow have failed, which the server reports.
             let _ = held.commit();
         }
         forwarding
@@ -141,7 +139,7 @@ impl Server {
             let control = control_port.take();
             match self.config.faults {
                 Some(mut faults) => {
-                    // Each shard its own sequence of faults.
+                    // Each shard has its own sequence of faults.
                     faults.seed = faults.seed.wrapping_add(u64::from(index));
                     self.spawn_shard(index, slice, LossyIo::new(port, faults)?, control)?;
                 }
@@ -176,7 +174,7 @@ impl Server {
             let _ = pinned.send(core.map_or(Ok(()), |core| pin(index, core)));
             thread.run();
         })?;
-        // A thread that is gone left no answer and a report of its failure.
+        // A thread that has ended has reported its failure.
         result.recv().unwrap_or(Ok(()))
     }
 
@@ -191,19 +189,13 @@ impl Server {
         self.local
     }
 
-    /// Where it serves P4Runtime, if it does.
+    /// The address of its P4Runtime service, if it has one.
     #[must_use]
     pub fn p4runtime(&self) -> Option<SocketAddr> {
         self.p4runtime
     }
 
-    /// The certificates of its P4Runtime service, if it has any.
-    #[must_use]
-    pub fn certificates(&self) -> Option<&Certificates> {
-        self.certificates.as_deref()
-    }
-
-    /// What it was started with.
+    /// Its configuration.
     #[must_use]
     pub fn config(&self) -> &ServerConfig {
         &self.config
@@ -228,8 +220,7 @@ impl Server {
         self.gather(&self.reports(), &self.jobs())
     }
 
-    /// The same for each shard, with its number; without JOINs and LEAVEs taken and refused, which are
-    /// counted for the whole server.
+    /// Counters of each shard, with its number. JOINs and LEAVEs are counted for the whole server, so they are not in them.
     #[must_use]
     pub fn shard_stats(&self) -> Vec<(u8, ServerStats)> {
         let jobs = self.jobs();
@@ -299,7 +290,7 @@ fn check_cores(cores: &[usize]) -> Result<(), PsError> {
     if cores.is_empty() {
         return Ok(());
     }
-    // Failing here would mean that nothing is known; pinning itself tells then.
+    // If the cores are not known, the error comes from pinning.
     let Ok(set) = sched_getaffinity(None) else { return Ok(()) };
     let may = |core: usize| core < CpuSet::MAX_CPU && set.is_set(core);
     match cores.iter().find(|&&core| !may(core)) {

@@ -23,22 +23,22 @@ use crate::rows::ViewChanges;
 use crate::state::{ServerState, ShardReport};
 use crate::tx_batch::{SendFailure, TxBatch};
 
-/// How long an idle shard sleeps if something happened lately, and so how long a command waits at most.
+/// The sleep of an idle shard if packets or commands came lately, and so the longest wait of a command.
 const DOZE: Duration = Duration::from_millis(1);
-/// How long it sleeps when nothing has happened for [`QUIET`].
+/// Its sleep when nothing has come for [`QUIET`].
 const SLEEP: Duration = Duration::from_millis(20);
 const QUIET: Duration = Duration::from_secs(2);
 /// How often it may log that sending fails.
 const COMPLAIN: Duration = Duration::from_secs(10);
 
-/// What the control thread or the server asks of a shard.
+/// A command to a shard.
 #[derive(Debug)]
 pub enum ShardCommand {
-    /// Change tables and jobs, all before the next packet; the answer says whether that worked.
+    /// Change tables and jobs, all before the next packet, and answer whether that worked.
     Follow(Arc<ViewChanges>, Sender<Result<(), JobConfigError>>),
-    /// Send a packet of the control plane, from this address of the host if one is given.
+    /// Send a packet of the control plane, from an address of the host if one is given.
     Send(Option<IpAddr>, Peer, Vec<u8>),
-    /// Have everything to a peer leave from this address from now on.
+    /// Send everything to a peer from this address from now on.
     AnswerFrom(IpAddr, Peer),
     /// Report counters.
     Report(Sender<ShardReport>),
@@ -49,7 +49,7 @@ pub trait ShardIo: Exchange {
     /// How often the receive buffer overflowed.
     fn recv_overflows(&self) -> u64;
 
-    /// What became of frames that were not datagrams for it, if it sees frames.
+    /// Counts of frames that were not datagrams for it, if it sees frames.
     fn frames(&self) -> FrameCounts {
         FrameCounts::default()
     }
@@ -87,11 +87,11 @@ pub struct ShardThread<T> {
     pub index: u8,
     /// Its port.
     pub io: T,
-    /// Its slots, tables installed.
+    /// Its slots and tables.
     pub aggregator: Aggregator<Simd>,
-    /// What it is asked.
+    /// Its commands.
     pub commands: Receiver<ShardCommand>,
-    /// Where control packets go; only the first shard has one.
+    /// The queue of control packets, which only the first shard has.
     pub control: Option<ControlPort>,
     /// Spin instead of sleeping when idle.
     pub busy_poll: bool,
@@ -135,7 +135,7 @@ struct State<T> {
     send_failures: u64,
     complained: Option<Duration>,
     control_dropped: u64,
-    /// Whether a peer was refused when the shard looked last.
+    /// Whether a peer was refused at the last publication.
     refused: bool,
 }
 
@@ -214,12 +214,12 @@ impl<T: ShardIo> State<T> {
         }
     }
 
-    /// Does what the control thread wants. Whether it wanted something.
+    /// Obeys all commands, and returns whether there were any.
     fn obey(&mut self) -> bool {
         let mut any = false;
         while let Ok(command) = self.thread.commands.try_recv() {
             any = true;
-            // Whoever asked may be gone by now, and an answer to nobody is no loss.
+            // The sender of a command may have ended.
             match command {
                 ShardCommand::Follow(changes, done) => {
                     let _ = done.send(self.follow(&changes));
@@ -263,7 +263,7 @@ impl<T: ShardIo> State<T> {
 
     fn send(&mut self, from: Option<IpAddr>, to: Peer, packet: &[u8]) {
         let io = &mut self.thread.io;
-        // For this packet alone: anybody may ask, but only members are remembered.
+        // For this packet alone: anyone may send JOIN, but the shard remembers only members.
         let before = from.map(|from| io.answer_from(to, Some(from)));
         let sent = io.send_run(to, packet, packet.len());
         if let Some(before) = before {
@@ -286,7 +286,7 @@ impl<T: ShardIo> State<T> {
         }
     }
 
-    /// Publishes the port of a worker at which no program listens. No lock is taken while there is none.
+    /// Publishes the port of a worker at which no program listens. It takes no lock while there is none.
     fn publish_refused(&mut self, now: Duration) {
         let refused = self.thread.io.refused();
         if refused.is_some() || self.refused {

@@ -14,16 +14,16 @@ use crate::rows::ViewChanges;
 use crate::shard::ShardCommand;
 use crate::state::{ServerState, ShardReport};
 
-/// How long a shard may take to follow a command before that is logged, or to report before its last report
-/// is used.
+/// The longest time that a shard may take to follow a command before that is logged, or to report before its last report is
+/// used.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whether whoever is sent this packet has joined a job with its cookie.
+/// Whether the receiver of this packet has joined a job with its cookie.
 fn lets_in(packet: &[u8]) -> bool {
     Header::parse(packet).is_ok_and(|(header, _)| matches!(header.kind, Kind::Welcome | Kind::Pending))
 }
 
-/// Where commands go.
+/// The commands and the state of all shards.
 #[derive(Clone, Debug)]
 pub struct Shards {
     commands: Vec<Sender<ShardCommand>>,
@@ -37,13 +37,13 @@ impl Shards {
         Shards { commands, shared }
     }
 
-    /// How many there are.
+    /// The number of shards.
     #[must_use]
     pub fn count(&self) -> u8 {
         self.commands.len() as u8
     }
 
-    /// Which kinds of packets go to the control thread from now on.
+    /// Sets the kinds of packets that go to the control thread, as bits of [`crate::kinds::kind_bit`].
     pub fn take_kinds(&self, kinds: u8) {
         self.shared.control_kinds.store(kinds, Ordering::Relaxed);
     }
@@ -65,7 +65,7 @@ impl Shards {
             match answers.recv_timeout(PATIENCE) {
                 Ok(Ok(())) => followed += 1,
                 Ok(Err(error)) => {
-                    // The rows were checked, so this shard is not what it should be.
+                    // The rows were checked, so this is a fault in the program.
                     self.shared.fail(PsError::Job(error));
                     return false;
                 }
@@ -89,12 +89,12 @@ impl Shards {
             }
         }
         if let Some(first) = self.commands.first() {
-            // A shard that is gone has ended the server.
+            // A shard that has ended has ended the server.
             let _ = first.send(ShardCommand::Send(from, to, packet));
         }
     }
 
-    /// The same unless there is no room. Whether there was.
+    /// Sends as [`Self::send`] does, and returns `false` if there is no room.
     #[must_use]
     pub fn try_send(&self, from: Option<IpAddr>, to: Peer, packet: Vec<u8>) -> bool {
         if let Some(from) = from.filter(|_| lets_in(&packet)) {

@@ -1,4 +1,4 @@
-//! What the threads of one server share, and what they tell each other.
+//! The state that the threads of one server share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ pub struct SessionView {
     pub begun: u64,
 }
 
-/// What the control thread counts and shows.
+/// The control thread's counters.
 #[derive(Debug, Default)]
 pub struct ControlCounters {
     /// Control packets taken.
@@ -39,7 +39,7 @@ pub struct ControlCounters {
 /// A shard's counters.
 #[derive(Clone, Debug, Default)]
 pub struct ShardReport {
-    /// Which shard's.
+    /// The shard's number.
     pub index: u8,
     /// Counts of its socket.
     pub io: IoStats,
@@ -47,7 +47,7 @@ pub struct ShardReport {
     pub recv_overflows: u64,
     /// Counts of frames, where it sees them.
     pub frames: FrameCounts,
-    /// Datagrams that could not be sent and would not be the next time.
+    /// Datagrams that could not be sent, for a reason that does not pass.
     pub send_failures: u64,
     /// Control packets dropped because the control thread was behind.
     pub control_dropped: u64,
@@ -59,20 +59,20 @@ pub struct ShardReport {
     pub jobs: BTreeMap<u16, JobCounters>,
 }
 
-/// What the threads of one server share. Nothing here is touched per packet but `stop`, read
-/// once per burst.
+/// The state that the threads of one server share. Packet threads read only `stop`, once per burst, and for control
+/// packets `control_kinds`.
 #[derive(Debug)]
 pub struct ServerState {
     /// Ends all threads.
     pub stop: AtomicBool,
-    /// Who is heard.
+    /// Packets of each worker.
     pub liveness: Liveness,
     /// The control thread's counters.
     pub control: ControlCounters,
     /// Kinds of packets that go to the control thread, as bits of [`crate::kinds::kind_bit`]. It is read only
     /// for packets of such kinds.
     pub control_kinds: AtomicU8,
-    /// Where the root is, if this server is a rack.
+    /// The root's address, if this server is a rack.
     pub root: Option<Peer>,
     /// By shard, a peer at whose port no program has listened for [`GONE`].
     refused: Mutex<Vec<Option<Peer>>>,
@@ -88,13 +88,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ServerState {
-    /// The state of a server with these static jobs and so many shards, below this root if it is a rack.
+    /// The state of a server with these static jobs and `shards` shards, below this root if it is a rack.
     #[must_use]
     pub fn new(jobs: Vec<JobId>, shards: usize, root: Option<Peer>) -> ServerState {
         ServerState {
             stop: AtomicBool::new(false),
             control: ControlCounters::default(),
-            // Whoever asks a server of static jobs before it is ready would otherwise have to ask again.
+            // A worker whose JOIN comes before the jobs are ready need not send it again.
             control_kinds: AtomicU8::new(if jobs.is_empty() { 0 } else { ALL_CONTROL_KINDS }),
             root,
             refused: Mutex::new(vec![None; shards]),
@@ -138,13 +138,13 @@ impl ServerState {
         lock(&self.failure).take()
     }
 
-    /// How the jobs' sessions stand.
+    /// The sessions of the jobs.
     #[must_use]
     pub fn sessions(&self) -> BTreeMap<JobId, SessionView> {
         lock(&self.sessions).clone()
     }
 
-    /// Shows how a job's session stands.
+    /// Sets a job's session.
     pub fn show(&self, job: JobId, view: SessionView) {
         lock(&self.sessions).insert(job, view);
     }

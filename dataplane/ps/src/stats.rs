@@ -1,4 +1,4 @@
-//! What a server reports.
+//! A server's counters, as it reports them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,9 +21,9 @@ pub struct JobSummary {
     pub workers: u8,
     /// Workers that complete a slot.
     pub quorum: u8,
-    /// Which counters are its.
+    /// The index of its counters.
     pub index: u16,
-    /// How its session stands.
+    /// Its session.
     pub view: SessionView,
 }
 
@@ -33,7 +33,7 @@ const GLOBAL_REASONS: usize = 4;
 /// Counters of a whole server since its start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerStats {
-    /// Where it listens.
+    /// The address at which it listens.
     pub listen: SocketAddr,
     /// Its shards.
     pub shards: u8,
@@ -69,11 +69,11 @@ pub struct NetworkStats {
     pub bytes_out: u64,
     /// Datagrams refused by the network for a passing reason.
     pub send_errors: u64,
-    /// Datagrams that can't be sent, whenever it is tried.
+    /// Datagrams that could not be sent, for a reason that does not pass.
     pub send_failures: u64,
-    /// Receive calls that yielded something.
+    /// Receive calls that returned packets.
     pub recv_bursts: u64,
-    /// System calls that sent something.
+    /// System calls that sent packets.
     pub send_calls: u64,
     /// How often a receive buffer was full and the kernel dropped a datagram or a run of them.
     pub recv_overflows: u64,
@@ -126,7 +126,7 @@ pub struct WorkerStats {
     pub packets: u64,
     /// Their bytes, from the protocol's header upwards.
     pub bytes: u64,
-    /// What became of those let in, by event.
+    /// Packets that were let in, by event.
     pub events: BTreeMap<String, u64>,
     /// Packets dropped, by reason (P7, from the cookie on).
     pub drops: BTreeMap<String, u64>,
@@ -209,7 +209,7 @@ impl ServerStats {
     }
 }
 
-/// What all shards together have counted under an index.
+/// The sum of all shards' counters under an index.
 pub fn merge_job(shards: &[ShardReport], index: u16) -> Option<JobCounters> {
     let mut merged: Option<JobCounters> = None;
     for counters in shards.iter().filter_map(|shard| shard.jobs.get(&index)) {

@@ -1,4 +1,4 @@
-//! What one all-reduce is: how its coordinates travel, and under which key its error feedback is kept.
+//! One all-reduce: the form in which its coordinates travel, and the key of its error feedback.
 
 use std::borrow::Cow;
 use thc_protocol::wire::{Choice, Mode};
@@ -41,7 +41,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// The spans of a tensor of so many coordinates; `first` is the job's first table.
+    /// The spans of a tensor of `length` coordinates; `first` is the job's first table.
     pub(crate) fn spans(&self, length: usize, first: Choice) -> Cow<'a, [Span]> {
         match self.plan {
             Plan::Spans(spans) => Cow::Borrowed(spans),

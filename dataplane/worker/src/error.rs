@@ -1,4 +1,4 @@
-//! How an all-reduce fails.
+//! The failures of an all-reduce.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -68,12 +68,12 @@ pub enum WorkerError {
     PackedMemory {
         /// Which memory.
         what: &'static str,
-        /// How much is needed.
+        /// The amount that is needed.
         expected: usize,
-        /// How much there is.
+        /// The amount that was given.
         actual: usize,
     },
-    /// Whoever made the indices of a packed call gave up.
+    /// The caller of a packed call dropped it before all its indices were sent.
     #[error(
         "a packed all-reduce was given up before all its indices were there: the session is over, join anew"
     )]
@@ -93,7 +93,7 @@ pub enum WorkerError {
         /// Coordinates of this call.
         now: usize,
     },
-    /// The same tensor is being reduced.
+    /// A call with the tensor's key is under way.
     #[error("tensor {key:#x} is still being reduced: wait for its handle first")]
     FeedbackBusy {
         /// The key.
@@ -104,7 +104,7 @@ pub enum WorkerError {
     FeedbackState {
         /// The key.
         key: u64,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// The parameter server offers something that this worker cannot use.
@@ -118,7 +118,7 @@ pub enum WorkerError {
     Controller {
         /// The job there.
         url: String,
-        /// What it said.
+        /// The controller's message.
         message: String,
     },
     /// The network failed.
@@ -130,7 +130,7 @@ pub enum WorkerError {
     /// A panic, here or on the background thread, left the group unusable.
     #[error("a fault in this program ended the group, close it and join with a new one: {message}")]
     Panicked {
-        /// What the panic said.
+        /// The panic's message.
         message: String,
     },
     /// The group was dropped before the call was done.
@@ -138,21 +138,21 @@ pub enum WorkerError {
     Closed,
 }
 
-/// A parameter server that does not answer: nobody can join, or the session is over.
+/// A parameter server that does not answer: the worker cannot join, or the session is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub struct Silence {
-    /// Where it should be.
+    /// The server's address.
     pub at: SocketAddr,
     /// Whether its host says that no program listens there (ICMP).
     pub refused: bool,
-    /// How long nothing has come.
+    /// The time since its last packet.
     pub waited: Duration,
     /// Whether this worker was joining.
     pub joining: bool,
 }
 
 impl Silence {
-    /// What is the matter, without the remedy.
+    /// The problem, without the remedy.
     #[must_use]
     pub fn finding(&self) -> String {
         let (at, waited) = (self.at, self.waited.as_secs_f64());
@@ -163,7 +163,7 @@ impl Silence {
         }
     }
 
-    /// What to check.
+    /// The remedy.
     #[must_use]
     pub fn check(&self) -> &'static str {
         if self.refused {

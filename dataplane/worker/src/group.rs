@@ -135,7 +135,7 @@ impl Group {
     /// order in which they were started. [`Handle::wait`] returns the mean in the memory of `data`.
     ///
     /// # Errors
-    /// What is wrong with the call itself; later errors, as of [`Self::call`], come from the handle.
+    /// [`WorkerError`] if the call itself is wrong; later errors, as of [`Self::call`], come from the handle.
     pub fn start(&self, data: Vec<f32>, call: Call<'_>) -> Result<Handle, WorkerError> {
         let result = self.driver.with_engine(|engine| engine.start(data, call));
         self.wake();
@@ -164,10 +164,10 @@ impl Group {
         }
     }
 
-    /// How a [`PackedTensor`] of this plan is cut into partitions and pieces of 2^`piece` coordinates.
+    /// The partitions, and the pieces of 2^`piece` coordinates, of a [`PackedTensor`] of this plan.
     ///
     /// # Errors
-    /// What is wrong with the plan.
+    /// [`WorkerError`] if the plan does not fit the job.
     pub fn packed_layout(&self, plan: &[Span], piece: u8) -> Result<PackedLayout, WorkerError> {
         self.driver.with_engine(|engine| engine.packed_layout(plan, piece))
     }

@@ -80,7 +80,7 @@ impl AnyIo {
         }
     }
 
-    /// How many datagrams of this length the receive buffer holds.
+    /// The number of datagrams of this length that the receive buffer holds.
     #[must_use]
     pub fn recv_capacity(&self, datagram_len: usize) -> usize {
         match self {

@@ -1,8 +1,8 @@
-//! Numbers that nobody can guess well: not for secrets, but to tell processes apart.
+//! Random numbers that tell processes apart. They are no secrets.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// One of 2^64. The standard library seeds its hashers from the system, which is all the randomness needed here.
+/// A number of 64 bits. The standard library seeds its hashers from the system's randomness.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

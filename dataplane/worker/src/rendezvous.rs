@@ -36,7 +36,7 @@ fn wrong_number(config: &GroupConfig, event: &JoinEvent) -> Option<JoinError> {
     (workers != expected).then_some(JoinError::Workers { job: JobId(config.seat.job), workers, expected })
 }
 
-/// A turn of joining that takes longer is one in which this process was suspended.
+/// In a turn of joining that takes longer, this process was suspended.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 
 /// Joins through `io` (P22, P23). If the server has shares, it joins all of them (P24).
@@ -121,7 +121,7 @@ pub(crate) fn rendezvous(
                     config.seat.job
                 );
             }
-            // Somebody has restarted while this worker went from share to share.
+            // A worker has restarted while this one joined share after share.
             Some(JoinEvent::Reforming(_) | JoinEvent::Changed(_)) => joiners = fresh(now),
             _ => {}
         }

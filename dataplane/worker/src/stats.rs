@@ -1,4 +1,4 @@
-//! What a worker counts, and what each of its totals is called.
+//! The totals of a worker, and their names.
 
 use serde::{Serialize, Serializer};
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub struct Metric {
     pub field: &'static str,
     /// Its name at Prometheus, after `thc_group_`; the samples of a counter end in `_total`. The name says the unit.
     pub name: &'static str,
-    /// What it is, for people.
+    /// A description for people.
     pub help: &'static str,
     /// Whether it only grows.
     pub kind: MetricKind,
@@ -18,12 +18,12 @@ pub struct Metric {
     pub read: fn(&Stats) -> Quantity,
 }
 
-/// How a total behaves over time.
+/// The behaviour of a total over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// It only grows, and differences of two readings are what happened in between.
     Counter,
-    /// It is what holds now.
+    /// It is the present value.
     Gauge,
 }
 
@@ -41,9 +41,9 @@ impl MetricKind {
 /// The value of a total.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Quantity {
-    /// So many.
+    /// A count.
     Count(u64),
-    /// So many seconds.
+    /// A time in seconds.
     Seconds(f64),
 }
 
@@ -125,8 +125,7 @@ totals! {
     marks: u64, Counter "marked_results", "Results that told of congestion, or met it";
 }
 
-/// How many coordinates a worker has processed so far, padding included: the same in every run, however long
-/// it takes.
+/// Coordinates that a worker has processed, padding included. They do not depend on time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Computed {
     /// Coordinates whose norms were taken.

@@ -93,7 +93,6 @@ fn a_target_and_its_controller_find_each_other_with_new_certificates() {
     controller.wait_until("expired", |controller| error(controller).to_lowercase().contains("expired"));
     assert!(error(&controller).contains("are ca, cert and key"), "{}", error(&controller));
     of_ps.give("ps", |_| {});
-    server.certificates().unwrap().ask();
     controller.until_connected();
     controller.ask_done(&["job", "create", "a", "--workers", "1"]);
     let worker = aggregator::Averager::join(controller.listen, "a");

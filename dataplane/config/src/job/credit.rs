@@ -1,19 +1,19 @@
-//! How much a member may have outstanding, so that packets overflow no port (P41).
+//! The credit of a member: what it may have outstanding, so that packets overflow no port (P41).
 
 use thc_protocol::aggregator::Shard;
 
-/// What a worker may have outstanding even with the smallest receive buffer, and with the largest.
+/// The credit of a worker even with the smallest receive buffer, and with the largest.
 const LEAST_CREDIT: u32 = 4;
 const MOST_CREDIT: u32 = 1 << 16;
 /// The default number of members of all jobs for which a server plans, if a controller creates its jobs.
 pub const DEFAULT_MEMBERS: u32 = 64;
 
-/// What a member with this credit may have outstanding at one of so many ports: data packets of consecutive
+/// The packets that a member with this credit may have outstanding at one of `ports` ports: data packets of consecutive
 /// slots, and a quarter as many norms.
 #[must_use]
 pub fn fills(credit: u32, ports: usize) -> usize {
     let (block, credit) = (usize::from(Shard::BLOCK), credit as usize);
-    // Of so many slots in a row every so many-th block is there.
+    // A port has every `ports`-th block of slots.
     let at_a_port = |slots: usize| slots / (block * ports) * block + (slots % (block * ports)).min(block);
     at_a_port(credit) + at_a_port((credit / 4).max(1))
 }
@@ -28,19 +28,19 @@ pub fn largest(each: usize, ports: usize) -> u32 {
     (credit.min(MOST_CREDIT as usize) as u32).max(LEAST_CREDIT)
 }
 
-/// How much an aggregator's ports hold, and for how many members of all jobs that is planned.
+/// The room of an aggregator's ports, and the members of all jobs for which it is planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Data packets that each of its ports holds.
     pub packets: u32,
-    /// Members of all jobs, later ones included; fewer, if each of so many would have next to nothing.
+    /// Members of all jobs, later ones included. With small buffers fewer are planned for.
     pub members: u32,
 }
 
-/// What a job takes of it.
+/// The part of the room that a job takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Who sends: its workers, and of a rack its root.
+    /// Its senders: its workers, and for a rack the root.
     pub senders: u32,
     /// Packets of each port that one of these may fill.
     pub each: usize,
@@ -54,8 +54,7 @@ impl Room {
         self.members.min(self.packets / (4 * fills(LEAST_CREDIT, 1) as u32)).max(1)
     }
 
-    /// The credit of a new job with so many senders, which can use so much of it, beside jobs that have taken
-    /// this.
+    /// The credit of a new job with `senders` senders, each of which can use `useful` of it, beside the jobs `there`.
     ///
     /// The least credit is reserved for each planned member that is not there yet. Beyond that a job gets
     /// what it can use, but no more than half of what is free, or its even part. So all credits together fit

@@ -8,12 +8,12 @@ use clap::{ArgAction, Args, Command};
 
 use crate::job::options::JobOptions;
 
-/// What a value of a key looks like.
+/// The form of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeywordKind {
     /// A whole number.
     Number,
-    /// A number that nobody else may know, or text such as `0x1234abcd`.
+    /// A secret number, or text such as `0x1234abcd`.
     Secret,
     /// A number, or text such as `1/32`.
     Fraction,
@@ -30,11 +30,11 @@ pub struct Keyword {
     pub name: String,
     /// As a key of a file.
     pub key: String,
-    /// What its value, or each of its values, looks like.
+    /// The form of its value, or of each of its values.
     pub kind: KeywordKind,
     /// Whether it has any number of values.
     pub is_list: bool,
-    /// What it is for, in a sentence or two.
+    /// Its help, in a sentence or two.
     pub help: String,
 }
 

@@ -26,7 +26,7 @@ pub fn set<T: Serialize + DeserializeOwned>(options: &mut T, key: &str, value: V
     Ok(())
 }
 
-/// What is null is not there.
+/// A null value counts as absent.
 fn merge_values(under: &mut Value, over: Value) {
     match (under, over) {
         (_, Value::Null) => {}

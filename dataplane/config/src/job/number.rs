@@ -7,7 +7,7 @@ use crate::job::error::{ConfigError, Section};
 /// The value of a key that is a number, or its default.
 ///
 /// # Errors
-/// [`ConfigError::Key`] if the number is outside `range`.
+/// [`ConfigError::Value`] if the number is outside `range`.
 pub fn number(
     section: Section,
     key: &'static str,
@@ -25,7 +25,7 @@ pub fn number(
 /// A number of slots: even, since a slot has two places.
 ///
 /// # Errors
-/// [`ConfigError::Key`].
+/// [`ConfigError::Value`].
 pub(crate) fn slots(
     section: Section,
     key: &'static str,

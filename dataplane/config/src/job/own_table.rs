@@ -12,7 +12,7 @@ impl TableOptions {
     /// The values of a table that is given, checked; `None` if the table is to be solved for.
     pub(super) fn own_values(&self, section: Section) -> Result<Option<Vec<u8>>, ConfigError> {
         let Some(values) = &self.table else { return Ok(None) };
-        let wrong = |key, value: String, mend: String| Err(section.wrong(key, value, mend));
+        let wrong = |key, value: String, mend: String| Err(ConfigError::Value { section, key, value, mend });
         let refused = |mend: String| wrong("table", format!("{values:?}"), mend);
         let count = values.len();
         if ![2, 4, 8, 16].contains(&count) {
@@ -54,7 +54,8 @@ impl JobSetup {
     /// all workers have the same gradient and round independently: quantization error / n + truncation error.
     #[must_use]
     pub fn expected_nmse(&self) -> Option<f64> {
-        expected_nmse(self.welcome.tables.first(), self.config.workers.into())
+        let workers = self.config.level.racks().map_or(self.config.workers.into(), |racks| racks.total);
+        expected_nmse(self.welcome.tables.first(), workers)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where a server stands among all servers of its jobs: its part of the slots (P21), or its rack (P34).
+//! The place of a server among all servers of its jobs: its part of the slots (P21), or its rack (P34).
 
 use std::net::SocketAddr;
 
@@ -7,19 +7,19 @@ use thc_protocol::wire::Shares;
 
 use crate::job::error::{ConfigError, Section};
 
-/// Where a server stands among all servers of its jobs.
+/// The place of a server among all servers of its jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerPlace {
     /// Its ports; the servers of all shares have as many.
     pub shards: u8,
-    /// Where the servers of all shares are; none for a server that has all slots.
+    /// The addresses of all shares; none for a server that has all slots.
     pub shares: Shares,
-    /// Which rack it is, and where its root is; `None` for a server that is alone or the root of racks.
+    /// The number of its rack, and the root's address; `None` for a server that is alone or the root of racks.
     pub rack: Option<(u8, SocketAddr)>,
 }
 
 impl ServerPlace {
-    /// That of a server that has all slots behind so many ports and is no rack.
+    /// The place of a server that has all slots, behind `shards` ports, and is no rack.
     #[must_use]
     pub const fn alone(shards: u8) -> ServerPlace {
         ServerPlace { shards, shares: Shares::NONE, rack: None }

@@ -1,4 +1,4 @@
-//! A rack of a job, as options say it.
+//! The size of a rack, as options write it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ textual!(RackSize, "workers of a rack, like 8 or \"7/8\"", ToString::to_string);
 /// Workers of a rack, and how many of them complete a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RackSize {
-    /// How many.
+    /// The number of workers.
     pub workers: u64,
     /// The quorum.
     pub quorum: u64,

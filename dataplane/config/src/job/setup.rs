@@ -17,9 +17,9 @@ use crate::job::place::ServerPlace;
 use crate::job::tables::{Known, TableOptions};
 
 const DEFAULT_DATA_SLOTS: u64 = 1024;
-/// When best-effort gives a packet up by default.
+/// When best-effort gives a packet up unless told otherwise.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(200);
-/// The longest that WELCOME can say (P23 WELCOME), rounded down.
+/// What WELCOME can say (P23), rounded down.
 const MAX_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// A checked job.
@@ -28,7 +28,7 @@ const MAX_DEADLINE: Duration = Duration::from_secs(3600);
 pub struct JobSetup {
     /// Its shape, with the cookie that workers join with.
     pub config: JobConfig,
-    /// The WELCOME of its workers, without session and nonce.
+    /// What its workers are told, but for session and nonce.
     pub welcome: Welcome,
     /// The root, if this server is a rack of the job.
     pub root: Option<Root>,
@@ -54,9 +54,7 @@ pub fn validate_jobs(jobs: &[JobOptions], place: &ServerPlace) -> Result<Vec<Job
         let setup = job.with_method(named)?.validate_among(named, place, &mut known)?;
         let number = setup.config.job;
         if setups.iter().any(|other| other.config.job == number) {
-            let message =
-                format!("job {number} is configured twice: give each [[job]] section its own number");
-            return Err(Section::Server.unsound(message));
+            return Err(ConfigError::Duplicate { job: number.0 });
         }
         setups.push(setup);
     }
@@ -80,9 +78,8 @@ impl JobOptions {
         known: &mut Known,
     ) -> Result<JobSetup, ConfigError> {
         let &ServerPlace { shards, shares, .. } = place;
-
-        let job = self.job.ok_or_else(|| section.missing("job", "give the job a number, 0 to 65535"))?;
-        let job = number(section, "job", Some(job), 0, 0..=u64::from(u16::MAX))? as u16;
+        let missing = ConfigError::Missing { section, key: "job", mend: "give the job a number, 0 to 65535" };
+        let job = number(section, "job", Some(self.job.ok_or(missing)?), 0, 0..=u64::from(u16::MAX))? as u16;
         let section = Section::Job(job);
         let layout = self.layout(job, place)?;
         let (workers, all_workers) = match &layout {
@@ -98,8 +95,8 @@ impl JobOptions {
             }
         };
         if place.is_share() && quorum < workers {
-            let mend = "shares of a server need all workers in every sum, leave quorum out";
-            return Err(section.wrong("quorum", quorum, mend));
+            let mend = "shares of a server need all workers in every sum, leave quorum out".to_owned();
+            return Err(ConfigError::Value { section, key: "quorum", value: quorum.to_string(), mend });
         }
         let data_slots = self.data_slots(section, place)?;
         let blocks = u64::from(*BLOCKS.start())..=u64::from(*BLOCKS.end());
@@ -140,28 +137,28 @@ impl JobOptions {
         let length = welcome.to_bytes().len();
         if length > MAX_PACKET - HEADER_LEN {
             let value = format!("a list of {} beside {} shares", tables.len() - 1, shares.servers());
-            return Err(section.wrong("tables", value, "WELCOME has no room for so many, leave some out"));
+            let mend = "WELCOME has no room for so many, leave some out".to_owned();
+            return Err(ConfigError::Value { section, key: "tables", value, mend });
         }
         Ok(JobSetup { config, welcome, root })
     }
 
     fn workers(&self, section: Section) -> Result<u8, ConfigError> {
         let mend = "say how many workers the job has, 1 to 64";
-        let workers = self.workers.ok_or_else(|| section.missing("workers", mend))?;
+        let workers = self.workers.ok_or(ConfigError::Missing { section, key: "workers", mend })?;
         Ok(number(section, "workers", Some(workers), 0, 1..=MAX_WORKERS as u64)? as u8)
     }
 
     /// The job's cookie and its seed.
     fn secrets(&self, section: Section, job: u16) -> Result<(u32, u64), ConfigError> {
         let mend = "give a secret number that the workers give too";
-        let wrong = |key, range: &str| {
-            section.wrong(key, format!("not a number {range}"), "write it like 0x1234abcd or 305441741")
-        };
-        let cookie = self.cookie.as_ref().ok_or_else(|| section.missing("cookie", mend))?.cookie();
-        let cookie = cookie.filter(|&number| number != 0);
-        let cookie = cookie.ok_or_else(|| wrong("cookie", "from 1 to 0xffffffff"))?;
+        let missing = ConfigError::Missing { section, key: "cookie", mend };
+        let range = "from 1 to 0xffffffff";
+        let cookie = self.cookie.as_ref().ok_or(missing)?.cookie().filter(|&number| number != 0);
+        let cookie = cookie.ok_or(ConfigError::Secret { section, key: "cookie", range })?;
+        let range = "from 0 to 0xffffffffffffffff";
         let seed = self.seed.as_ref().map_or(Some(default_seed(cookie, job)), Secret::number);
-        Ok((cookie, seed.ok_or_else(|| wrong("seed", "from 0 to 0xffffffffffffffff"))?))
+        Ok((cookie, seed.ok_or(ConfigError::Secret { section, key: "seed", range })?))
     }
 
     fn data_slots(&self, section: Section, place: &ServerPlace) -> Result<u32, ConfigError> {
@@ -171,7 +168,8 @@ impl JobOptions {
         let least = u32::from(Shard::BLOCK) * u32::from(shards) * u32::from(servers);
         if place.is_share() && data_slots < least {
             let mend = format!("with {servers} shares give at least {least}, or some have none");
-            return Err(section.wrong("data_slots", data_slots, mend));
+            let value = data_slots.to_string();
+            return Err(ConfigError::Value { section, key: "data_slots", value, mend });
         }
         Ok(data_slots)
     }
@@ -179,7 +177,8 @@ impl JobOptions {
     fn deadline(&self, section: Section) -> Result<Duration, ConfigError> {
         let deadline = self.deadline.map_or(DEFAULT_DEADLINE, |Interval(time)| time);
         if deadline < Duration::from_millis(1) || deadline > MAX_DEADLINE {
-            return Err(section.wrong("deadline", Interval(deadline), "use 1ms to 1h"));
+            let (value, mend) = (Interval(deadline).to_string(), "use 1ms to 1h".to_owned());
+            return Err(ConfigError::Value { section, key: "deadline", value, mend });
         }
         Ok(deadline)
     }

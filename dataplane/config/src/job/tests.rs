@@ -2,6 +2,7 @@
 
 use super::*;
 use serde::Deserialize;
+use thc_codec::CodecError;
 use thc_protocol::TableId;
 use thc_protocol::wire::Shares;
 
@@ -50,6 +51,12 @@ fn the_default_seed_depends_on_cookie_and_job_alone() {
     assert_eq!(seed(SMALL), seed(&job("data_slots = 8\nquorum = 2")));
     assert_ne!(seed(SMALL), seed(&SMALL.replace("0x77", "0x78")));
     assert_ne!(seed(SMALL), seed(&SMALL.replace("job = 1", "job = 2")));
+}
+
+#[test]
+fn a_broken_table_choice_tells_why() {
+    let odd = ConfigError::Table { job: 3, cause: CodecError::EmptySum };
+    assert!(odd.to_string().starts_with("job 3: no lookup table: "));
 }
 
 /// P44: shares pack to what their tables need, others to what they are told.

@@ -90,7 +90,7 @@ impl ServerOptions {
         let pin = self.pin.clone().unwrap_or_default();
         let default = match &io {
             _ if !pin.is_empty() => pin.len() as u64,
-            // Of a device, each takes a queue.
+            // Each shard takes a queue of the device.
             Backend::Dpdk(_) => 1,
             Backend::Udp => default_shards(thread::available_parallelism().map_or(1, NonZero::get)),
         };
@@ -142,19 +142,15 @@ impl ServerOptions {
             faults: self.faults,
         };
         if self.job.is_empty() && config.p4runtime.is_none() {
-            let message = "no job is configured: add a [[job]] section, or --job, --workers and --cookie, or --p4runtime for a \
-                           controller";
-            return Err(section.unsound(message));
+            return Err(ConfigError::NoJob);
         }
         config.jobs = validate_jobs(&self.job, &ServerPlace { shards, shares, rack })?;
         let own = || config.slices();
         let needs: usize =
             config.jobs.iter().flat_map(|job| own().map(|shard| job.config.memory(shard))).sum();
         if needs > config.memory_limit {
-            let (needs, limit) = (Size(needs), Size(config.memory_limit));
-            return Err(section.unsound(format!(
-                "the slots of all jobs need {needs}, memory_limit is {limit}: raise memory_limit or lower data_slots"
-            )));
+            let words = |bytes: usize| Size(bytes).to_string();
+            return Err(ConfigError::Memory { needs: words(needs), limit: words(config.memory_limit) });
         }
         Ok(config)
     }
@@ -202,14 +198,14 @@ impl ServerConfig {
         }
     }
 
-    /// P46: says whether members of its jobs are told congestion marks.
+    /// Sets whether members of its jobs get congestion marks (P46).
     pub fn tell_marks(&mut self, marks: bool) {
         for job in &mut self.jobs {
             job.welcome.marks = marks;
         }
     }
 
-    /// What each of its ports has of the slots, in order (P21).
+    /// The slots of each of its ports, in order (P21).
     pub fn slices(&self) -> impl Iterator<Item = Shard> {
         Shard::split(self.shards)
     }

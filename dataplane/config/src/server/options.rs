@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::job::{ConfigError, JobOptions, Section, merge};
+use crate::job::{ConfigError, JobOptions, merge};
 use crate::values::Size;
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -125,7 +125,7 @@ impl ServerOptions {
     /// number, or to its only one, or make a new one.
     ///
     /// # Errors
-    /// [`ConfigError::Unsound`], [`ConfigError::Flags`].
+    /// [`ConfigError::WhichJob`], [`ConfigError::Flags`].
     pub fn with_flags(
         self,
         mut server: ServerOptions,
@@ -143,12 +143,7 @@ impl ServerOptions {
         }
         let place = match job.job {
             Some(_) => options.job.iter().position(|known| known.job == job.job),
-            None if options.job.len() > 1 => {
-                let jobs = options.job.len();
-                let message =
-                    format!("the flags of a job need --job, because the file configures {jobs} jobs");
-                return Err(Section::Server.unsound(message));
-            }
+            None if options.job.len() > 1 => return Err(ConfigError::WhichJob { jobs: options.job.len() }),
             None => (!options.job.is_empty()).then_some(0),
         };
         match place {

@@ -1,4 +1,4 @@
-//! Where P4Runtime is served.
+//! The settings of the P4Runtime service.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::server::socket_address;
 use crate::server::tls::{CertificateFiles, TlsOptions};
 
-/// Where P4Runtime listens unless told otherwise: BMv2's usual port, reachable from this machine alone.
+/// The default address of P4Runtime: BMv2's usual port, reachable from this machine alone.
 const DEFAULT_LISTEN: &str = "127.0.0.1:9559";
 
 /// The keys of the `[p4runtime]` section.
@@ -33,7 +33,7 @@ pub struct P4RuntimeOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct P4RuntimeConfig {
-    /// Where it listens; port 0 lets the system choose.
+    /// The address to listen at; port 0 lets the system choose.
     pub listen: SocketAddr,
     /// The number that requests must name.
     pub device_id: u64,

@@ -38,7 +38,7 @@ pub struct CertificateFiles {
 impl TlsOptions {
     /// Looks for the files.
     pub(crate) fn validate(&self) -> Result<Option<CertificateFiles>, ConfigError> {
-        let missing = |key, mend: &str| Err(Section::Server.missing(key, mend));
+        let missing = |key, mend| Err(Section::Server.missing(key, mend));
         match (&self.cert, &self.key, &self.client_ca) {
             (None, None, None) => Ok(None),
             (None, ..) => missing("p4runtime.tls.cert", "give the server's certificate, a PEM file"),

@@ -8,20 +8,10 @@ use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::Notify;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// How often the files are checked for changes.
-pub const PERIOD: Duration = Duration::from_secs(2);
-
-/// The outcome of reading the files again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refreshed {
-    /// The files are the same as before.
-    Same,
-    /// The files have changed, and the next connection uses their new contents.
-    Changed,
-}
+const PERIOD: Duration = Duration::from_secs(2);
 
 struct Current {
     contents: Contents,
@@ -38,7 +28,6 @@ pub struct Certificates {
     files: CertificateFiles,
     protocol: &'static [u8],
     current: Mutex<Current>,
-    asked: Notify,
 }
 
 impl fmt::Debug for Certificates {
@@ -106,7 +95,7 @@ impl Certificates {
         let not_after = not_after(&parsed);
         let config = Arc::new(config(&files, parsed, protocol)?);
         let current = Mutex::new(Current { contents, config, not_after, complaint: String::new() });
-        let certificates = Certificates { what, files, protocol, current, asked: Notify::new() };
+        let certificates = Certificates { what, files, protocol, current };
         certificates.warn_if_expired();
         Ok(certificates)
     }
@@ -139,53 +128,39 @@ impl Certificates {
         }
     }
 
-    /// Reads the files again. The certificates that were read last stay in use if the files are unusable, for example while
-    /// only one of them has been replaced.
-    ///
-    /// # Errors
-    /// As [`Certificates::open`].
-    pub fn refresh(&self) -> Result<Refreshed, CertificateError> {
+    /// Reads the files again, and returns whether they have changed. The certificates that were read last stay in use if
+    /// the files are unusable, for example while only one of them has been replaced.
+    fn refresh(&self) -> Result<bool, CertificateError> {
         let contents = Contents::read(&self.files)?;
         if contents == self.current().contents {
             self.current().complaint.clear();
-            return Ok(Refreshed::Same);
+            return Ok(false);
         }
         let parsed = contents.parse(&self.files)?;
         let not_after = not_after(&parsed);
         let config = Arc::new(config(&self.files, parsed, self.protocol)?);
         *self.current() = Current { contents, config, not_after, complaint: String::new() };
         self.warn_if_expired();
-        Ok(Refreshed::Changed)
+        Ok(true)
     }
 
-    /// Makes the task that [watches](Certificates::watch) the files read them soon and report the outcome.
-    pub fn ask(&self) {
-        self.asked.notify_one();
-    }
-
-    /// Reads the files again and again until this future is dropped, and reports each outcome.
+    /// Reads the files every two seconds until this future is dropped, and logs changes and problems.
     pub async fn watch(self: Arc<Certificates>) -> Infallible {
         loop {
-            let asked = tokio::select! {
-                () = self.asked.notified() => true,
-                () = tokio::time::sleep(PERIOD) => false,
-            };
+            tokio::time::sleep(PERIOD).await;
             let read = Arc::clone(&self);
             // Reading a disk may block.
             let Ok(refreshed) = tokio::task::spawn_blocking(move || read.refresh()).await else { continue };
             let what = self.what;
             match refreshed {
-                Ok(Refreshed::Changed) => {
+                Ok(true) => {
                     tracing::info!("certificates of {what}: the files were read again and have changed");
                 }
-                Ok(Refreshed::Same) if asked => {
-                    tracing::info!("certificates of {what}: the files were read again and have not changed");
-                }
-                Ok(Refreshed::Same) => {}
+                Ok(false) => {}
                 Err(error) => {
                     let text = error.to_string();
                     let mut current = self.current();
-                    if asked || text != current.complaint {
+                    if text != current.complaint {
                         tracing::warn!(
                             "certificates of {what}: {text}; the certificates that were read before stay in use"
                         );

@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 
-/// How long a handshake may take.
+/// The longest time that a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The largest number of handshakes at a time. Further connections wait.
 const MOST: usize = 256;

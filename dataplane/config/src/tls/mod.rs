@@ -12,7 +12,7 @@ mod incoming;
 mod read;
 
 pub use crate::server::CertificateFiles;
-pub use certificates::{Certificates, PERIOD, Refreshed};
+pub use certificates::Certificates;
 pub use connections::handshakes;
 pub use incoming::{Connection, Incoming};
 pub use read::CertificateError;

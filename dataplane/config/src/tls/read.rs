@@ -25,7 +25,7 @@ pub enum CertificateError {
         path: PathBuf,
         /// The problem.
         message: String,
-        /// What the file should contain.
+        /// The contents that the file should have.
         what: &'static str,
     },
     /// The certificate does not belong to the key, or their kind is not supported.

@@ -18,7 +18,7 @@ impl FromStr for Fraction {
             Some((above, below)) => number(above)? / number(below)?,
             None => number(text)?,
         };
-        // The same limits as a lookup table has.
+        // A lookup table has these limits.
         if value > 0.0 && value < 1.0 {
             Ok(Fraction(value))
         } else {

@@ -1,7 +1,6 @@
 //! Values as users write them: in a file as text or as a number, as a flag as text.
 //!
-//! Options of servers, jobs and workers read times, sizes, fractions and secrets by these types, so they are written alike
-//! everywhere, and a wrong one gets the same answer.
+//! All programs read times, sizes, fractions and secrets by these types, so that they are written alike everywhere.
 
 mod fraction;
 mod interval;

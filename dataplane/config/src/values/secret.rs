@@ -1,18 +1,18 @@
-//! What nobody else may know.
+//! Secrets.
 
 use super::textual;
 use std::fmt;
 use std::str::FromStr;
 
-/// What the members of a job know, and nobody else: text, or a number in decimal or hexadecimal. No message
-/// shows it. It is checked late, where the error message can avoid showing it.
+/// A secret of a job's members: text, or a number in decimal or hexadecimal. No message shows it. It is checked late, where
+/// the error message can avoid showing it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
 textual!(Secret, "a number like 0x1234abcd", |secret| secret.0.clone());
 
 impl Secret {
-    /// The text itself, for whoever makes a key of it. It belongs in no message.
+    /// The text itself, from which a key can be made. It belongs in no message.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -48,7 +48,7 @@ impl From<u64> for Secret {
 }
 
 impl From<&str> for Secret {
-    /// Without the space around it, such as the end of a file's line.
+    /// Takes the text without the white space around it, such as the end of a file's line.
     fn from(text: &str) -> Secret {
         Secret(text.trim().to_owned())
     }

@@ -1,4 +1,4 @@
-//! What a value needs to be read from text and from a number.
+//! Values that are read from text and from a number.
 
 use serde::de::{Deserializer, Error, Visitor};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// A type that is read from text, and from a number in a file as from that number's text.
 pub trait Textual: FromStr<Err = String> {
-    /// What a value looks like.
+    /// A description of the values.
     const EXPECTED: &'static str;
 }
 
@@ -40,7 +40,7 @@ impl<T: Textual> Visitor<'_> for TextVisitor<T> {
 /// Reads a value from text or from a number.
 ///
 /// # Errors
-/// What the value's `FromStr` says.
+/// The error of the value's `FromStr`.
 pub fn deserialize<'de, T: Textual, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     from.deserialize_any(TextVisitor(PhantomData))
 }

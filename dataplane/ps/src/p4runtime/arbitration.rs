@@ -1,5 +1,5 @@
-//! Which of several controllers is the primary one: the specification's chapter on arbitration, as a state
-//! machine without I/O. There is one role.
+//! The arbitration between controllers for the one primary, as the specification has it, as a state machine without I/O.
+//! There is one role.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use tonic::Code;
 /// A controller's stream.
 pub type ClientId = u64;
 
-/// How a controller stands.
+/// The standing of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It may write.
     Primary,
-    /// Another one may.
+    /// Another controller may write.
     Backup,
-    /// Nobody may.
+    /// No controller may write.
     Vacant,
 }
 
-/// What a controller is to be told.
+/// A message to a controller about its standing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// The controller.
     pub client: ClientId,
-    /// How it stands.
+    /// Its standing.
     pub standing: Standing,
 }
 
@@ -40,8 +40,7 @@ pub struct Arbitration {
 }
 
 impl Arbitration {
-    /// A controller introduces itself, or changes its election id. Returns the controllers that must be told
-    /// their new standing, the primary one last.
+    /// Handles the election id of a new or known controller. Returns the notices to send, that of the primary last.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if another controller has the id; end its stream.
@@ -66,7 +65,7 @@ impl Arbitration {
         Ok(vec![self.notice(client)])
     }
 
-    /// A controller is gone. Gives who is to be told.
+    /// Removes a controller, and returns the notices to send.
     pub fn leave(&mut self, client: ClientId) -> Vec<Notice> {
         self.live.remove(&client);
         if self.primary != Some(client) {

@@ -23,14 +23,14 @@ use crate::shards::Shards;
 /// Streams at a time.
 const MAX_STREAMS: usize = 16;
 
-/// Where messages to a controller go.
+/// The queue of messages to a controller.
 pub type ClientSender = mpsc::Sender<Result<StreamMessageResponse, Status>>;
 
 /// All controllers.
 #[derive(Debug)]
 pub struct Clients {
     device_id: u64,
-    /// Where workers reach this server.
+    /// The address at which workers reach this server.
     own: SocketAddr,
     forwarding: SharedForwarding,
     pub shards: Shards,
@@ -49,30 +49,6 @@ struct Stream {
     sink: ClientSender,
     /// Ends it, because its controller does not read.
     end: Arc<Notify>,
-}
-
-/// Where packets for the controller go.
-#[derive(Clone, Debug)]
-pub struct PacketsIn(Arc<Clients>);
-
-impl PacketsIn {
-    /// To the primary one of these.
-    #[must_use]
-    pub fn new(clients: Arc<Clients>) -> PacketsIn {
-        PacketsIn(clients)
-    }
-
-    /// Hands a worker's packet to the primary controller, as a frame. Without one, or while it does not read,
-    /// the packet is lost; JOINs are repeated.
-    pub fn packet(&self, packet: &ControlPacket) {
-        let own = self.0.own_place();
-        let from = packet.source();
-        let datagram = Datagram { from: (mac_of(from.ip()), from), to: own, ecn: 0, payload: packet.bytes() };
-        let message = PacketIn { payload: datagram.frame(), metadata: Vec::new() };
-        if !self.0.to_primary(stream_message_response::Update::Packet(message)) {
-            tracing::debug!("no controller takes the packet of {from}");
-        }
-    }
 }
 
 impl Clients {
@@ -106,6 +82,18 @@ impl Clients {
         }
     }
 
+    /// Hands a worker's packet to the primary controller, as a frame. Without one, or while it does not read,
+    /// the packet is lost; JOINs are repeated.
+    pub fn packet_in(&self, packet: &ControlPacket) {
+        let from = packet.source();
+        let (to, payload) = (self.own_place(), packet.bytes());
+        let datagram = Datagram { from: (mac_of(from.ip()), from), to, ecn: 0, payload };
+        let message = PacketIn { payload: datagram.frame(), metadata: Vec::new() };
+        if !self.to_primary(stream_message_response::Update::Packet(message)) {
+            tracing::debug!("no controller takes the packet of {from}");
+        }
+    }
+
     fn to_primary(&self, update: stream_message_response::Update) -> bool {
         let inner = self.lock();
         let stream = inner.arbitration.primary().and_then(|primary| inner.streams.get(&primary));
@@ -113,7 +101,7 @@ impl Clients {
         stream.is_some_and(|stream| stream.sink.try_send(message).is_ok())
     }
 
-    /// A controller comes.
+    /// Adds a controller's stream.
     pub fn enter(&self, sink: ClientSender) -> Result<(ClientId, Arc<Notify>), Refusal> {
         let mut inner = self.lock();
         if inner.streams.len() >= MAX_STREAMS {
@@ -129,7 +117,7 @@ impl Clients {
         Ok((id, end))
     }
 
-    /// A controller has gone.
+    /// Removes a controller's stream.
     pub fn leave(&self, client: ClientId) {
         let mut inner = self.lock();
         inner.streams.remove(&client);
@@ -140,7 +128,7 @@ impl Clients {
         self.tell(&inner, &notices);
     }
 
-    /// A controller introduces itself.
+    /// Handles a controller's arbitration update.
     pub fn arbitrate(&self, client: ClientId, update: &MasterArbitrationUpdate) -> Result<(), Refusal> {
         let mut inner = self.lock();
         let live = inner.arbitration.knows(client);
@@ -190,7 +178,7 @@ impl Clients {
             if let Some(stream) = inner.streams.get(client)
                 && stream.sink.try_send(Ok(StreamMessageResponse { update })).is_err()
             {
-                // It has not read a thousand messages, and must not miss this one.
+                // The controller has left a thousand messages unread, and must not miss this one.
                 stream.end.notify_one();
             }
         }
@@ -202,7 +190,7 @@ impl Clients {
     }
 }
 
-/// There is one role.
+/// Checks that a request names the only role.
 pub fn check_role(id: u64, name: &str) -> Result<(), Refusal> {
     if id == 0 && name.is_empty() {
         return Ok(());

@@ -51,7 +51,7 @@ impl Device {
     /// The device of a server that workers reach at `own`. If the jobs are `fixed`, so is the pipeline.
     #[must_use]
     pub fn new(
-        id: u64,
+        (id, room): (u64, Room),
         own: SocketAddr,
         forwarding: SharedForwarding,
         shards: Shards,
@@ -65,15 +65,9 @@ impl Device {
             forwarding,
             shards,
             fixed,
-            room: Room { packets: 0, members: 1 },
+            room,
             state: Mutex::new(State { pipeline, ..State::default() }),
         }
-    }
-
-    /// This device with ports of that room.
-    #[must_use]
-    pub fn with_room(self, room: Room) -> Device {
-        Device { room, ..self }
     }
 
     /// Waits until no other request changes it.

@@ -32,7 +32,7 @@ pub fn table_of(program: &Program, id: u32) -> Result<&MatchTable, Refusal> {
     }
 }
 
-/// What writing a table entry changes.
+/// The change that a write of a table entry makes.
 pub fn table_change(
     program: &Program,
     store: &Store,
@@ -221,7 +221,7 @@ fn params_of(action: &str, known: &[ProgramField], given: &[action::Param]) -> R
     Ok(values)
 }
 
-/// What writing a group changes.
+/// The change that a write of a group makes.
 pub fn group_change(
     store: &Store,
     kind: update::Type,
@@ -255,7 +255,7 @@ pub fn group_change(
     Ok(RowChange::Group(number, Some(group_of(number, group)?)))
 }
 
-/// Clone sessions are not there.
+/// The refusal of clone sessions.
 pub fn no_clones<T>() -> Result<T, Refusal> {
     refuse(Code::Unimplemented, "the program clones no packets: there are no clone sessions")
 }

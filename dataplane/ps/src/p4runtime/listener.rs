@@ -21,10 +21,10 @@ const MAX_MESSAGE: usize = 8 << 20;
 const MAX_CONNECTIONS: usize = 64;
 /// Requests at a time on each, streams included.
 const MAX_REQUESTS: u32 = 16;
-/// How often it is looked whether the server stops.
+/// How often the service checks whether the server stops.
 const TICK: Duration = Duration::from_millis(50);
-/// How soon the server notices that a controller's machine is gone: it asks so often, and the controller must
-/// answer so soon.
+/// The interval of HTTP/2 pings, and the time in which a controller must answer one. So the server notices that a
+/// controller's machine is gone.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// An open port.
@@ -62,12 +62,6 @@ impl Listener {
         Ok(Listener { listener, local, certificates })
     }
 
-    /// Its certificates, if it has any.
-    #[must_use]
-    pub fn certificates(&self) -> Option<Arc<Certificates>> {
-        self.certificates.clone()
-    }
-
     /// Where it is.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
@@ -89,14 +83,10 @@ impl Listener {
     async fn run(self, service: Service, shared: &ServerState) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let service = P4RuntimeServer::new(service).max_decoding_message_size(MAX_MESSAGE);
-        // Whoever asks whether this serves hears so for as long as it does.
-        let (reporter, health) = tonic_health::server::health_reporter();
-        reporter.set_serving::<P4RuntimeServer<Service>>().await;
         let server = Server::builder()
             .max_concurrent_streams(MAX_REQUESTS)
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE))
-            .add_service(health)
             .add_service(service);
         let incoming = Incoming::new("P4Runtime", listener, MAX_CONNECTIONS);
         let serving = async {

@@ -19,8 +19,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use clients::PacketsIn;
+pub use clients::Clients;
 pub use device::Device;
 pub use listener::Listener;
 pub use service::Service;
-pub use thc_config::tls::Certificates;

@@ -21,7 +21,7 @@ const CHUNK: usize = 512;
 /// Messages that wait for a slow reader.
 const ROOM: usize = 2;
 
-/// One request that was found good.
+/// A valid request for one entity.
 #[derive(Debug)]
 enum Wanted {
     Rows { table: Option<u32>, key: Option<Key>, metadata: (Vec<u8>, u64) },
@@ -37,7 +37,7 @@ struct Chunks {
 }
 
 impl Chunks {
-    /// Whether somebody still reads.
+    /// Returns `false` if the reader has gone.
     async fn push(&mut self, entity: Entity) -> bool {
         self.entities.push(entity);
         self.entities.len() < CHUNK || self.flush().await
@@ -53,7 +53,7 @@ impl Device {
     /// Answers a read request; entities that cannot be read are reported at the end, each in its place.
     ///
     /// # Errors
-    /// What the whole request is refused for.
+    /// The refusal of the whole request.
     pub fn read(
         self: &Arc<Self>,
         request: ReadRequest,
@@ -133,7 +133,7 @@ impl Device {
         }
     }
 
-    /// Whether somebody still reads.
+    /// Returns `false` if the reader has gone.
     async fn answer(&self, store: &Store, readings: &Readings, wanted: Wanted, chunks: &mut Chunks) -> bool {
         let tables = |table: Option<u32>| {
             let all = self.program.tables.keys().copied();

@@ -1,4 +1,4 @@
-//! Why a request, or one part of it, is refused.
+//! The refusals of a request, or of one part of it.
 
 use p4runtime_proto::rpc;
 use p4runtime_proto::v1::Error;
@@ -15,7 +15,7 @@ const SPACE: &str = "thc-ps";
 pub struct Refusal {
     /// The canonical code.
     pub code: Code,
-    /// What is wrong and what to do.
+    /// The problem, and what to do.
     pub message: String,
 }
 

@@ -14,7 +14,7 @@ use p4runtime_proto::v1::{
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::clients::PacketsIn;
+use super::clients::Clients;
 use super::device::Device;
 use crate::forwarding::SharedForwarding;
 use crate::shards::Shards;
@@ -38,13 +38,13 @@ impl Service {
         let fixed = !config.jobs.is_empty();
         let id = config.p4runtime.as_ref().map_or(0, |p4runtime| p4runtime.device_id);
         let room = Room { packets: u32::try_from(room).unwrap_or(u32::MAX), members: config.members };
-        Service(Arc::new(Device::new(id, own, forwarding, shards, fixed).with_room(room)))
+        Service(Arc::new(Device::new((id, room), own, forwarding, shards, fixed)))
     }
 
-    /// Where packets for the controller go.
+    /// The controllers, to which packets go.
     #[must_use]
-    pub fn packets_in(&self) -> PacketsIn {
-        PacketsIn::new(Arc::clone(&self.0.clients))
+    pub fn clients(&self) -> Arc<Clients> {
+        Arc::clone(&self.0.clients)
     }
 }
 

@@ -52,7 +52,7 @@ impl Device {
     /// Takes a controller's message.
     ///
     /// # Errors
-    /// What the stream is ended for.
+    /// The refusal with which the stream ends.
     fn message(
         &self,
         client: ClientId,

@@ -14,7 +14,7 @@ impl Device {
     /// Makes the updates of a batch; the shards see all of them at once.
     ///
     /// # Errors
-    /// What the whole batch is refused for, or a status with the result of each update.
+    /// The refusal of the whole batch, or a status with the result of each update.
     pub fn write(&self, request: WriteRequest) -> Result<(), Status> {
         self.check_writer(request.device_id, (request.role_id, &request.role), request.election_id)?;
         self.write_batch(&request)

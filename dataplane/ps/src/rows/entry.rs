@@ -1,4 +1,4 @@
-//! What a row of a table does.
+//! The action of a row.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The rows of static jobs: what the session registry asks for, written as a controller would.
+//! The rows of static jobs, as a controller would write them for the session registry.
 
 use std::net::SocketAddr;
 
@@ -90,7 +90,7 @@ impl StaticRows {
         ]
     }
 
-    /// The session of the `index`th job, which has so many workers, is over.
+    /// The changes that end the session of the `index`th job, which has `workers` workers.
     #[must_use]
     pub fn end(self, index: u16, job: JobId, workers: u8) -> Vec<RowChange> {
         let known = self.0.known;

@@ -1,4 +1,4 @@
-//! What the shards hold, as a function of the rows.
+//! The state of the shards, as a function of the rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -13,15 +13,15 @@ use super::program::Program;
 use super::store::Store;
 use crate::kinds::kind_bit;
 
-/// What an aggregator is in its jobs, where that is not the only one.
+/// The levels of an aggregator in jobs with racks.
 pub type Levels = BTreeMap<JobId, Level>;
 
 /// A worker of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberView {
-    /// Where its packets must come from; without it, they are dropped.
+    /// The source of its packets; without it, they are dropped.
     pub from: Option<SocketAddr>,
-    /// Where answers to it go.
+    /// The destination of answers to it.
     pub to: Option<SocketAddr>,
     /// Whether it gets copies of what goes to all.
     pub copies: bool,
@@ -64,7 +64,7 @@ pub struct View {
     pub jobs: BTreeMap<JobId, JobView>,
 }
 
-/// What turns one view into another, in the order in which it is done.
+/// The changes that turn one view into another, in their order.
 #[derive(Clone, Debug, Default)]
 pub struct ViewChanges {
     /// Jobs that go, or come back below with empty slots.
@@ -120,7 +120,7 @@ impl ViewChanges {
     /// # Errors
     /// The first [`JobConfigError`]; checked rows cause none.
     pub fn apply<K: Kernels>(&self, aggregator: &mut Aggregator<K>) -> Result<(), JobConfigError> {
-        // What goes makes room for what comes.
+        // Removed jobs make room for new ones.
         for &job in &self.gone {
             aggregator.remove_job(job);
         }
@@ -143,7 +143,7 @@ impl ViewChanges {
 }
 
 impl View {
-    /// What these rows mean.
+    /// The view of these rows.
     #[must_use]
     pub fn new(program: &Program, store: &Store, levels: &Levels) -> View {
         let tables = store.rows(program.known.lookup);
@@ -202,13 +202,13 @@ impl View {
     }
 }
 
-/// What rows are checked against.
+/// The state that rows are checked against.
 pub struct Held<'a> {
     /// Bytes that jobs may take in all shards together, and how many shards there are.
     pub memory: (usize, u8),
-    /// What the shards were told.
+    /// The view of the last commit.
     pub told: &'a View,
-    /// What is in their slots.
+    /// The tables that may be in slots.
     pub used: &'a Used,
     /// Jobs whose slots are emptied in any case.
     pub renewed: &'a BTreeSet<JobId>,

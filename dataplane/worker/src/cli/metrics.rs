@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use thc_config::metrics::{DescriptorEncoder, Labels, MetricsServer, counters, gauges};
 use thc_worker::{METRICS, MetricKind, Stats};
 
-/// The state that the run reported last. Readers of it never wait for an all-reduce.
+/// The last state that the run has reported. Readers get that, and never wait for an all-reduce.
 #[derive(Clone, Debug, Default)]
 pub struct RunMetrics(Arc<Mutex<State>>);
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Job and worker; `None` before the worker has joined.
+    /// Job and worker; nothing is known before they are.
     of: Option<(u16, u8)>,
     stats: Stats,
     /// When the call began that is under way.
@@ -23,7 +23,7 @@ struct State {
 }
 
 impl RunMetrics {
-    /// Serves the state at an address.
+    /// Answers with what is told.
     pub fn serve(&self, at: SocketAddr) -> io::Result<MetricsServer> {
         let told = self.clone();
         let make = move || {
@@ -41,7 +41,7 @@ impl RunMetrics {
     }
 
     /// A call begins.
-    pub fn begin_call(&self) {
+    pub fn note_begin(&self) {
         self.lock().began = Some(Instant::now());
     }
 
@@ -51,7 +51,7 @@ impl RunMetrics {
         (state.stats, state.began) = (stats, None);
     }
 
-    /// A panic leaves the state whole.
+    /// What is in it is whole at any time.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,7 +112,7 @@ mod tests {
         let endpoint = told.serve("127.0.0.1:0".parse().unwrap()).unwrap();
         assert!(read(&endpoint).values().all(|family| family.samples.is_empty()), "nothing is known yet");
         told.set_worker(5, 3);
-        told.begin_call();
+        told.note_begin();
         let call = |families: &Families| {
             value(families, "thc_group_call_seconds", &[("thc_job", "5"), ("worker", "3")])
         };

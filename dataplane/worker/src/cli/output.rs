@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// The mode of a new file, before the umask.
+/// What everybody may do with the file, less what the umask takes.
 const MODE: u32 = 0o644;
 
 /// A place for the mean.
@@ -22,13 +22,14 @@ pub struct Output {
 }
 
 impl Output {
-    /// Checks whether a tensor can be written to `path`.
-    pub fn check(path: &Path) -> anyhow::Result<Output> {
-        Output::find(path).with_context(|| format!("cannot write {}", path.display()))
+    /// Looks whether so many tensors can be written there.
+    pub fn check(path: &Path, tensors: usize) -> anyhow::Result<Output> {
+        Output::find(path, tensors).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    fn find(path: &Path) -> anyhow::Result<Output> {
+    fn find(path: &Path, tensors: usize) -> anyhow::Result<Output> {
         let format = FileFormat::from_path(path);
+        format.takes(tensors)?;
         let ends_in_slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
         ensure!(!path.is_dir() && !ends_in_slash, "it is a folder: name a file in it");
         let output = |file| Output { path: path.to_owned(), format, file };
@@ -37,9 +38,9 @@ impl Output {
         }
         let file = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = folder(&file);
-        ensure!(folder.exists(), "there is no folder {}", folder.display());
+        ensure!(folder.exists(), "there is not a folder {}", folder.display());
         ensure!(folder.is_dir(), "{} is not a folder", folder.display());
-        // A file that may not be written may not be replaced either.
+        // One that may not be written may not be replaced either.
         if file.exists() {
             OpenOptions::new().write(true).open(&file)?;
         }
@@ -47,20 +48,20 @@ impl Output {
         Ok(output(Some(file)))
     }
 
-    /// Writes a tensor. If that fails, a file is as it was.
-    pub fn write(&self, tensor: &Tensor) -> anyhow::Result<()> {
+    /// Writes tensors: the file has all of them, or is as it was.
+    pub fn write(&self, tensors: &[Tensor]) -> anyhow::Result<()> {
         let written = match &self.file {
             None => File::create(&self.path)
                 .map_err(Into::into)
-                .and_then(|file| fill(self.format, &mut BufWriter::new(file), tensor)),
-            Some(file) => self.replace(file, tensor),
+                .and_then(|file| fill(self.format, &mut BufWriter::new(file), tensors)),
+            Some(file) => self.replace(file, tensors),
         };
         written.with_context(|| format!("cannot write {}", self.path.display()))
     }
 
-    fn replace(&self, file: &Path, tensor: &Tensor) -> anyhow::Result<()> {
+    fn replace(&self, file: &Path, tensors: &[Tensor]) -> anyhow::Result<()> {
         let mut temporary = temporary(folder(file))?;
-        fill(self.format, &mut BufWriter::new(temporary.as_file_mut()), tensor)?;
+        fill(self.format, &mut BufWriter::new(temporary.as_file_mut()), tensors)?;
         // Before the name changes, or a host that fails could leave an empty file.
         temporary.as_file().sync_all()?;
         temporary.persist(file).map_err(|error| error.error)?;
@@ -83,7 +84,7 @@ fn temporary(folder: &Path) -> anyhow::Result<NamedTempFile> {
         .map_err(|error| anyhow!("cannot create a file in {}: {error}", folder.display()))
 }
 
-fn fill(format: FileFormat, out: &mut impl Write, tensor: &Tensor) -> anyhow::Result<()> {
-    tensors::write(format, out, tensor)?;
+fn fill(format: FileFormat, out: &mut impl Write, tensors: &[Tensor]) -> anyhow::Result<()> {
+    tensors::write(format, out, tensors)?;
     Ok(out.flush()?)
 }

@@ -12,28 +12,33 @@ use thc_codec::signs::SignKey;
 use thc_protocol::worker::SessionError;
 use thc_worker::{Call, Group, Mode, Plan, Span, Stats, WorkerError};
 
-/// The key of the tensor's error feedback.
-const KEY: u64 = 1;
-
-/// The tensor to reduce, and its mean.
+/// A tensor to reduce, and room for its mean.
 struct Work {
+    key: u64,
     data: Vec<f32>,
+    coordinates: usize,
     mean: Vec<f32>,
-    /// How its spans travel, if `--plan` says it.
+    /// As what it travels, if it is given.
     spans: Option<Vec<Span>>,
 }
 
-/// Joins, reduces, writes the mean, and prints the report.
+/// Does a run.
 pub fn run(config: &RunConfig) -> anyhow::Result<()> {
     // What can go wrong on this host goes wrong before anybody waits for this worker.
-    let (Tensor { shape, data }, output) = match &config.source {
-        TensorSource::File { input, output } => {
-            (tensors::read(input)?, output.as_deref().map(Output::check).transpose()?)
-        }
-        &TensorSource::MadeUp(count) => (Tensor { shape: vec![count], data: tensors::room(count)? }, None),
+    let mut input = match &config.source {
+        TensorSource::File { input, .. } => tensors::read(input)?,
+        TensorSource::MadeUp(_) => Vec::new(),
     };
-    let coordinates = shape.iter().product();
-    let mut work = Work { data, mean: tensors::room(coordinates)?, spans: None };
+    let output = match &config.source {
+        TensorSource::File { output: Some(output), .. } => Some(Output::check(output, input.len())?),
+        _ => None,
+    };
+    let mut work = match config.source {
+        TensorSource::MadeUp(count) => vec![Work::new(1, tensors::room(count)?, count)?],
+        TensorSource::File { .. } => {
+            input.iter_mut().map(Work::from_tensor).collect::<anyhow::Result<_>>()?
+        }
+    };
     let metrics = RunMetrics::default();
     let _endpoint = config.http.map(|at| metrics.serve(at)).transpose()?;
     let group = Group::join(config.group.clone())?;
@@ -47,10 +52,12 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
     }
     if let Some(spans) = &config.spans {
         let tables = group.parameters()?.tables;
-        work.spans = Some(spans.plan(coordinates, &tables).map_err(anyhow::Error::msg)?);
+        for work in &mut work {
+            work.spans = Some(spans.plan(work.coordinates, &tables).map_err(anyhow::Error::msg)?);
+        }
     }
     if let TensorSource::MadeUp(count) = config.source {
-        make_up(&mut work.data, count, worker);
+        make_up(&mut work[0].data, count, worker);
     }
     let bar = progress(config.repeat);
     let times = loop {
@@ -65,53 +72,87 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
                 | SessionError::Left { .. }),
             )) if config.rejoin => {
                 tracing::warn!("{why}; joining anew and beginning again");
-                group.reset_feedback(KEY)?;
+                work.iter().try_for_each(|work| group.reset_feedback(work.key))?;
                 group.rejoin()?;
             }
             _ => return Err(end),
         }
     };
     bar.finish_and_clear();
+    let coordinates = work.iter().map(|work| work.data.len()).sum();
     if let Some(output) = output {
-        output.write(&Tensor { shape, data: work.mean })?;
+        input.iter_mut().zip(work).for_each(|(tensor, work)| tensor.data = work.mean);
+        output.write(&input)?;
     }
     let stats = group.stats()?;
     drop(group);
     report(config, (job, worker, workers), coordinates, &times, &stats)
 }
 
-/// Does all repetitions, and returns how long each took. The mean of the last one stays in `work`.
+impl Work {
+    fn new(key: u64, data: Vec<f32>, coordinates: usize) -> anyhow::Result<Work> {
+        Ok(Work { key, data, coordinates, mean: tensors::room(coordinates)?, spans: None })
+    }
+
+    /// Takes the coordinates of a tensor.
+    fn from_tensor(tensor: &mut Tensor) -> anyhow::Result<Work> {
+        let data = std::mem::take(&mut tensor.data);
+        let coordinates = data.len();
+        Work::new(key(&tensor.name), data, coordinates)
+    }
+
+    /// Puts the coordinates where their mean is to be.
+    fn fill(&mut self) -> anyhow::Result<()> {
+        self.mean.clear();
+        // What a call that failed took along is not there any more.
+        tensors::reserve(&mut self.mean, self.data.len())?;
+        self.mean.extend_from_slice(&self.data);
+        Ok(())
+    }
+}
+
+/// All repetitions: how long each took. The last one's means stay in `work`.
 fn reduce(
     group: &Group,
     config: &RunConfig,
-    work: &mut Work,
+    work: &mut [Work],
     (bar, metrics): (&ProgressBar, &RunMetrics),
 ) -> anyhow::Result<Vec<Duration>> {
     bar.reset();
     let mut times = Vec::new();
     for _ in 0..config.repeat {
-        work.mean.clear();
-        work.mean.extend_from_slice(&work.data);
-        let plan = work.spans.as_deref().map_or(Plan::Whole(config.mode), Plan::Spans);
-        let call = Call { plan, feedback: config.error_feedback.then_some(KEY) };
-        metrics.begin_call();
+        // Whoever waits may join between any two.
+        work.iter_mut().try_for_each(Work::fill)?;
+        metrics.note_begin();
         let started = Instant::now();
-        group.call(&mut work.mean, call)?;
+        if let [work] = work {
+            let call = call(config, work.key, work.spans.as_deref());
+            group.call(&mut work.mean, call)?;
+        } else {
+            let start = |work: &mut Work| {
+                let mean = std::mem::take(&mut work.mean);
+                group.start(mean, call(config, work.key, work.spans.as_deref()))
+            };
+            let handles: Result<Vec<_>, _> = work.iter_mut().map(start).collect();
+            for (work, handle) in work.iter_mut().zip(handles?) {
+                work.mean = handle.wait()?;
+            }
+        }
         times.push(started.elapsed());
         metrics.set_stats(group.stats()?);
         bar.inc(1);
         if config.each {
-            print_call(config, &times, &work.mean)?;
+            tell(config, &times, work)?;
         }
     }
     Ok(times)
 }
 
-/// Prints a line about the last all-reduce.
-fn print_call(config: &RunConfig, times: &[Duration], mean: &[f32]) -> anyhow::Result<()> {
+/// A line about the last all-reduce. Whoever reads along learns at once that it is done.
+fn tell(config: &RunConfig, times: &[Duration], work: &[Work]) -> anyhow::Result<()> {
     let number = times.len() - 1;
     let seconds = times.last().map_or(0.0, Duration::as_secs_f64);
-    let checksum = format!("{:016x}", checksum(mean));
+    let checksum = format!("{:016x}", checksum(work.iter().flat_map(|work| &work.mean)));
     let line = match config.json {
         true => json!({ "all_reduce": number, "seconds": seconds, "checksum": checksum }).to_string(),
         false => format!("all-reduce {number}: {:.2} ms, mean {checksum}", seconds * 1e3),
@@ -121,11 +162,22 @@ fn print_call(config: &RunConfig, times: &[Duration], mean: &[f32]) -> anyhow::R
     Ok(out.flush()?)
 }
 
-/// A checksum by words of 32 bits, since one by bytes would take longer than the all-reduce.
-fn checksum(values: &[f32]) -> u64 {
-    values.iter().fold(0xcbf2_9ce4_8422_2325, |h: u64, value| {
+/// The same bits have the same one. Words of 32 bits at a time, because a byte at a time would take longer than the mean.
+fn checksum<'a>(values: impl Iterator<Item = &'a f32>) -> u64 {
+    values.fold(0xcbf2_9ce4_8422_2325, |h: u64, value| {
         (h ^ u64::from(value.to_bits())).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
     })
+}
+
+/// The all-reduce of a tensor, span by span if that is told.
+fn call<'a>(config: &RunConfig, key: u64, spans: Option<&'a [Span]>) -> Call<'a> {
+    let plan = spans.map_or(Plan::Whole(config.mode), Plan::Spans);
+    Call { plan, feedback: config.error_feedback.then_some(key) }
+}
+
+/// FNV-1a: the same name is the same tensor on every worker.
+fn key(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Numbers in (−1, 1) that differ between workers.
@@ -173,15 +225,7 @@ fn report(
         writeln!(out, "{report}")?;
         return Ok(());
     }
-    let plural = |count: u64| if count == 1 { "" } else { "s" };
-    writeln!(
-        out,
-        "{coordinates} coordinate{} averaged over {workers} worker{}, {} time{}",
-        plural(coordinates as u64),
-        plural(workers.into()),
-        config.repeat,
-        plural(config.repeat.into())
-    )?;
+    writeln!(out, "{} coordinates averaged over {workers} workers, {} times", coordinates, config.repeat)?;
     writeln!(out, "  time            median {:.2} ms, best {:.2} ms", median * 1e3, sorted[0] * 1e3)?;
     writeln!(out, "  bytes           {up:.3} up, {down:.3} down per coordinate (f32: 4)")?;
     writeln!(

@@ -1,24 +1,32 @@
-//! Tensors in files: NumPy's .npy, and raw f32.
+//! Tensors in files: .npy, .safetensors, raw f32.
 
 use anyhow::{Context, bail, ensure};
+use npyz::{DType, WriterBuilder};
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use std::io::Write;
 use std::path::Path;
 
-/// A tensor of a file.
+/// One tensor of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
+    /// Its name in the file; empty in formats that have none.
+    pub name: String,
     /// Its shape.
     pub shape: Vec<usize>,
-    /// Its coordinates, the last axis innermost.
+    /// Its coordinates, the last axis innermost: in the same order on every worker, whatever order files have.
     pub data: Vec<f32>,
+    /// Whether the file has the first axis innermost.
+    fortran: bool,
 }
 
-/// The format of a file, which its name says.
+/// How a file's name says what is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileFormat {
-    /// NumPy's.
+    /// NumPy's, one tensor.
     Npy,
-    /// Little-endian f32 alone.
+    /// Any number of tensors.
+    Safetensors,
+    /// Little-endian f32 alone, one tensor.
     Raw,
 }
 
@@ -27,19 +35,27 @@ impl FileFormat {
     pub fn from_path(path: &Path) -> FileFormat {
         match path.extension().and_then(|e| e.to_str()) {
             Some("npy") => FileFormat::Npy,
+            Some("safetensors") => FileFormat::Safetensors,
             _ => FileFormat::Raw,
         }
     }
+
+    /// Whether so many tensors fit into one file.
+    pub fn takes(self, tensors: usize) -> anyhow::Result<()> {
+        let fits = self == FileFormat::Safetensors || tensors == 1;
+        ensure!(fits, "{tensors} tensors do not fit into one file of this format: name it .safetensors");
+        Ok(())
+    }
 }
 
-/// Memory for `coordinates` coordinates.
+/// Memory for so many coordinates.
 pub fn room(coordinates: usize) -> anyhow::Result<Vec<f32>> {
     let mut data = Vec::new();
     reserve(&mut data, coordinates)?;
     Ok(data)
 }
 
-/// Makes room for `coordinates` coordinates in all.
+/// Makes room for so many coordinates in all.
 pub fn reserve(data: &mut Vec<f32>, coordinates: usize) -> anyhow::Result<()> {
     let more = coordinates.saturating_sub(data.len());
     data.try_reserve_exact(more).map_err(|_| {
@@ -47,17 +63,22 @@ pub fn reserve(data: &mut Vec<f32>, coordinates: usize) -> anyhow::Result<()> {
     })
 }
 
-/// Reads the tensor of a file.
-pub fn read(path: &Path) -> anyhow::Result<Tensor> {
+/// Reads all tensors of a file, in the order of their names.
+pub fn read(path: &Path) -> anyhow::Result<Vec<Tensor>> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     decode(path, &bytes)
 }
 
-/// The tensor of a file with these contents.
-pub fn decode(path: &Path, bytes: &[u8]) -> anyhow::Result<Tensor> {
+/// All tensors of a file with these contents, in the order of their names.
+pub fn decode(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<Tensor>> {
     let shown = path.display();
-    let tensor = match FileFormat::from_path(path) {
-        FileFormat::Npy => read_npy(bytes).with_context(|| format!("{shown} is not a usable .npy file"))?,
+    let tensors = match FileFormat::from_path(path) {
+        FileFormat::Npy => {
+            vec![read_npy(bytes).with_context(|| format!("{shown} is not a usable .npy file"))?]
+        }
+        FileFormat::Safetensors => {
+            read_safetensors(bytes).with_context(|| format!("{shown} is not a usable .safetensors file"))?
+        }
         FileFormat::Raw => {
             ensure!(
                 bytes.len().is_multiple_of(4),
@@ -65,11 +86,16 @@ pub fn decode(path: &Path, bytes: &[u8]) -> anyhow::Result<Tensor> {
                 bytes.len()
             );
             let data = floats(bytes)?;
-            Tensor { shape: vec![data.len()], data }
+            vec![Tensor { name: String::new(), shape: vec![data.len()], data, fortran: false }]
         }
     };
-    ensure!(!tensor.data.is_empty(), "{shown} has no coordinates");
-    Ok(tensor)
+    for tensor in &tensors {
+        let name =
+            if tensor.name.is_empty() { String::new() } else { format!(", tensor {:?},", tensor.name) };
+        ensure!(!tensor.data.is_empty(), "{shown}{name} has no coordinates");
+    }
+    ensure!(!tensors.is_empty(), "{shown} has no tensors");
+    Ok(tensors)
 }
 
 fn floats(bytes: &[u8]) -> anyhow::Result<Vec<f32>> {
@@ -78,61 +104,166 @@ fn floats(bytes: &[u8]) -> anyhow::Result<Vec<f32>> {
     Ok(data)
 }
 
-/// What stands before the header's text: eight bytes of magic and version, and its length.
-const MAGIC: &[u8] = b"\x93NUMPY";
-
 fn read_npy(bytes: &[u8]) -> anyhow::Result<Tensor> {
-    let (length, first) = match bytes {
-        [_, _, _, _, _, _, 1, _, a, b, ..] => (usize::from(u16::from_le_bytes([*a, *b])), 10),
-        [_, _, _, _, _, _, 2 | 3, _, a, b, c, d, ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, 12),
-        _ => bail!("it does not begin as .npy files of version 1 to 3 do"),
+    ensure!(
+        nesting_depth(bytes) <= MAX_NESTING,
+        "its header has brackets in brackets, more than {MAX_NESTING} deep"
+    );
+    ensure!(extent(bytes).is_some(), "its shape is more than memory can hold");
+    let mut rest = bytes;
+    let header = npyz::NpyHeader::from_reader(&mut rest)?;
+    let dtype = header.dtype();
+    let big = match &dtype {
+        DType::Plain(plain) if plain.to_string() == "<f4" => false,
+        DType::Plain(plain) if plain.to_string() == ">f4" => true,
+        _ => bail!(
+            "its coordinates are {}, not 32-bit floats ('<f4'): convert it with .astype('float32')",
+            dtype.descr()
+        ),
     };
-    ensure!(bytes.starts_with(MAGIC), "it does not begin as .npy files do");
-    let header = bytes.get(first..first + length).and_then(|text| std::str::from_utf8(text).ok());
-    let header = header.context("its header is cut short, or no text")?;
-    let dtype = value(header, "descr")?.split(',').next().unwrap_or_default();
-    ensure!(
-        dtype == "'<f4'",
-        "its coordinates are {dtype}, not little-endian 32-bit floats ('<f4'): convert it with .astype('<f4')"
-    );
-    ensure!(
-        value(header, "fortran_order")?.starts_with("False"),
-        "it has the first axis innermost: convert it with numpy.ascontiguousarray"
-    );
-    let shape = value(header, "shape")?.strip_prefix('(').and_then(|rest| rest.split_once(')'));
-    let numbers = shape.context("its shape has no parentheses")?.0.split(',').map(str::trim);
-    let shape: Vec<usize> = numbers
-        .filter(|number| !number.is_empty())
-        .map(str::parse)
-        .collect::<Result<_, _>>()
-        .context("its shape has something other than numbers")?;
+    let shape: Vec<usize> =
+        header.shape().iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
     let wanted = shape.iter().try_fold(4usize, |n, &d| n.checked_mul(d));
     let wanted = wanted.with_context(|| format!("its shape {shape:?} is more than memory can hold"))?;
-    let rest = &bytes[first + length..];
-    let Some(present) = rest.get(..wanted) else {
-        bail!("its shape {shape:?} takes {wanted} bytes, of which it has {}: is it cut short?", rest.len());
+    let Some(there) = rest.get(..wanted) else {
+        let there = rest.len();
+        bail!("its shape {shape:?} takes {wanted} bytes and {there} are there: is it cut short?");
     };
-    Ok(Tensor { data: floats(present)?, shape })
-}
-
-/// The text of a header from a key's value on. NumPy writes the header as a dictionary of Python.
-fn value<'a>(header: &'a str, key: &str) -> anyhow::Result<&'a str> {
-    let named = header.split_once(&format!("'{key}':"));
-    Ok(named.with_context(|| format!("its header has no {key}"))?.1.trim_start())
-}
-
-/// Writes a tensor in a format.
-pub fn write(format: FileFormat, out: &mut impl Write, tensor: &Tensor) -> anyhow::Result<()> {
-    if format == FileFormat::Npy {
-        let shape: String = tensor.shape.iter().map(|length| format!("{length}, ")).collect();
-        let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}), }}", shape.trim_end());
-        // The data begins at a multiple of 64 bytes.
-        let length = (10 + header.len() + 1).next_multiple_of(64) - 10;
-        let prefix = u16::try_from(length).context("its shape has too many axes")?.to_le_bytes();
-        out.write_all(&[MAGIC, &[1, 0], &prefix].concat())?;
-        writeln!(out, "{header:<width$}", width = length - 1)?;
+    let mut data = floats(there)?;
+    if big {
+        data.iter_mut().for_each(|value| *value = f32::from_bits(value.to_bits().swap_bytes()));
     }
-    Ok(tensor.data.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))?)
+    let fortran = header.order() == npyz::Order::Fortran;
+    if fortran {
+        data = reorder(&shape, &data, Order::LastInnermost)?;
+    }
+    Ok(Tensor { name: String::new(), shape, data, fortran })
+}
+
+/// Brackets in brackets of a header: the parser takes twice as long for each more.
+const MAX_NESTING: usize = 8;
+
+/// The header's text: as many bytes as the file says, line breaks among them.
+fn header(bytes: &[u8]) -> &[u8] {
+    // Behind magic and version: two bytes of length, or four from version 2 on.
+    let (length, first) = match bytes {
+        [_, _, _, _, _, _, 0..=1, _, a, b, ..] => (usize::from(u16::from_le_bytes([*a, *b])), 10),
+        [_, _, _, _, _, _, _, _, a, b, c, d, ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, 12),
+        _ => return &[],
+    };
+    let text = &bytes[first..];
+    &text[..length.min(text.len())]
+}
+
+/// How deep brackets are nested in a header, whatever they are.
+fn nesting_depth(bytes: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0usize, 0);
+    for byte in header(bytes) {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+/// The product of all numbers in parentheses in a header, if it is no more than memory can hold: npyz multiplies those of
+/// a shape unchecked.
+fn extent(bytes: &[u8]) -> Option<usize> {
+    let inside = header(bytes).split(|&byte| byte == b'(').skip(1);
+    let inside = inside.map(|part| part.split(|&byte| byte == b')').next().unwrap_or_default());
+    let numbers = inside.flat_map(|part| part.split(|byte| !byte.is_ascii_digit()));
+    numbers.filter(|digits| !digits.is_empty()).try_fold(4usize, |product, digits| {
+        let number: usize = std::str::from_utf8(digits).ok()?.parse().ok()?;
+        product.checked_mul(number)
+    })
+}
+
+/// Which order of coordinates is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    LastInnermost,
+    FirstInnermost,
+}
+
+/// The coordinates in the wanted order, from the other one.
+fn reorder(shape: &[usize], data: &[f32], wanted: Order) -> anyhow::Result<Vec<f32>> {
+    let mut out = room(data.len())?;
+    out.resize(data.len(), 0.0);
+    let strides: Vec<usize> =
+        shape.iter().scan(1, |stride, &d| Some(std::mem::replace(stride, *stride * d))).collect();
+    let mut index = vec![0; shape.len()];
+    let mut first_innermost = 0;
+    for last_innermost in 0..data.len() {
+        match wanted {
+            Order::LastInnermost => out[last_innermost] = data[first_innermost],
+            Order::FirstInnermost => out[first_innermost] = data[last_innermost],
+        }
+        for axis in (0..shape.len()).rev() {
+            index[axis] += 1;
+            first_innermost += strides[axis];
+            if index[axis] < shape[axis] {
+                break;
+            }
+            index[axis] = 0;
+            first_innermost -= strides[axis] * shape[axis];
+        }
+    }
+    Ok(out)
+}
+
+fn read_safetensors(bytes: &[u8]) -> anyhow::Result<Vec<Tensor>> {
+    let file = SafeTensors::deserialize(bytes)?;
+    let mut tensors = Vec::new();
+    for (name, view) in file.tensors() {
+        if view.dtype() != Dtype::F32 {
+            bail!("tensor {name:?} has {:?} coordinates, not F32: convert it first", view.dtype());
+        }
+        let shape = view.shape().to_vec();
+        tensors.push(Tensor { name, shape, data: floats(view.data())?, fortran: false });
+    }
+    tensors.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(tensors)
+}
+
+/// Writes tensors in a format.
+pub fn write(format: FileFormat, out: &mut impl Write, tensors: &[Tensor]) -> anyhow::Result<()> {
+    format.takes(tensors.len())?;
+    match format {
+        FileFormat::Npy => tensors.iter().try_for_each(|tensor| write_npy(out, tensor)),
+        FileFormat::Safetensors => write_safetensors(out, tensors),
+        FileFormat::Raw => {
+            let mut values = tensors.iter().flat_map(|tensor| &tensor.data);
+            Ok(values.try_for_each(|value| out.write_all(&value.to_le_bytes()))?)
+        }
+    }
+}
+
+fn write_npy(out: &mut impl Write, tensor: &Tensor) -> anyhow::Result<()> {
+    let shape: Vec<u64> = tensor.shape.iter().map(|&n| n as u64).collect();
+    let order = if tensor.fortran { npyz::Order::Fortran } else { npyz::Order::C };
+    let mut writer =
+        npyz::WriteOptions::new().default_dtype().shape(&shape).order(order).writer(out).begin_nd()?;
+    match tensor.fortran {
+        true => writer.extend(reorder(&tensor.shape, &tensor.data, Order::FirstInnermost)?)?,
+        false => writer.extend(tensor.data.iter().copied())?,
+    }
+    writer.finish()?;
+    Ok(())
+}
+
+fn write_safetensors(out: &mut impl Write, tensors: &[Tensor]) -> anyhow::Result<()> {
+    let bytes = |data: &[f32]| data.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    let data: Vec<Vec<u8>> = tensors.iter().map(|t| bytes(&t.data)).collect();
+    let mut views = Vec::new();
+    for (tensor, bytes) in tensors.iter().zip(&data) {
+        let name = if tensor.name.is_empty() { "tensor" } else { &tensor.name };
+        views.push((name, TensorView::new(Dtype::F32, tensor.shape.clone(), bytes)?));
+    }
+    out.write_all(&safetensors::serialize(views, None)?)?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -140,54 +271,65 @@ pub fn write(format: FileFormat, out: &mut impl Write, tensor: &Tensor) -> anyho
 mod tests {
     use super::*;
 
-    fn encode(name: &str, tensor: &Tensor) -> Vec<u8> {
+    fn write(path: &Path, tensors: &[Tensor]) -> anyhow::Result<()> {
         let mut bytes = Vec::new();
-        write(FileFormat::from_path(Path::new(name)), &mut bytes, tensor).unwrap();
-        bytes
+        super::write(FileFormat::from_path(path), &mut bytes, tensors)?;
+        Ok(std::fs::write(path, bytes)?)
     }
 
-    fn tensor(shape: &[usize]) -> Tensor {
-        let length = shape.iter().product::<usize>();
-        Tensor { shape: shape.to_vec(), data: (0..length).map(|i| i as f32 - 1.5).collect() }
-    }
-
-    fn refusal(name: &str, bytes: &[u8]) -> String {
-        let error = format!("{:#}", decode(Path::new(name), bytes).unwrap_err());
-        assert!(error.contains(name) && error.lines().count() == 1, "{error}");
-        error
+    fn tensor(name: &str) -> Tensor {
+        Tensor {
+            name: name.into(),
+            shape: vec![2, 3],
+            data: vec![1.0, -2.5, 3.0, 0.0, 1e-9, 7.0],
+            fortran: false,
+        }
     }
 
     #[test]
     fn formats_round_trip() {
-        for shape in [&[6][..], &[2, 3], &[1, 2, 1, 3], &[]] {
-            let bytes = encode("a.npy", &tensor(shape));
-            assert_eq!(bytes.len() % 64, 4 * tensor(shape).data.len() % 64);
-            assert_eq!(decode(Path::new("a.npy"), &bytes).unwrap(), tensor(shape));
+        let dir = tempfile::tempdir().unwrap();
+        for fortran in [false, true] {
+            let path = dir.path().join("a.npy");
+            let written = Tensor { fortran, ..tensor("") };
+            write(&path, std::slice::from_ref(&written)).unwrap();
+            assert_eq!(read(&path).unwrap(), [written]);
         }
-        let bytes = encode("a.f32", &tensor(&[2, 3]));
-        assert_eq!(decode(Path::new("a.f32"), &bytes).unwrap().data, tensor(&[2, 3]).data);
-    }
-
-    #[test]
-    fn the_header_is_the_one_that_numpy_writes() {
-        let written = encode("a.npy", &tensor(&[3, 1]));
-        assert_eq!(written[..written.len() - 12], npy("'<f4'", "False", "(3, 1)", &[])[..]);
-        assert!(encode("a.npy", &tensor(&[3])).windows(4).any(|part| part == b"(3,)"));
+        let path = dir.path().join("a.safetensors");
+        write(&path, &[tensor("a"), tensor("b")]).unwrap();
+        assert_eq!(read(&path).unwrap(), [tensor("a"), tensor("b")]);
+        let path = dir.path().join("a.f32");
+        write(&path, &[tensor("")]).unwrap();
+        assert_eq!(read(&path).unwrap()[0].data, tensor("").data);
     }
 
     #[test]
     fn broken_files_are_named_with_what_is_wrong() {
-        let whole = encode("a.npy", &tensor(&[2, 3]));
-        for cut in [0, 5, 9, 60, whole.len() - 1] {
-            refusal("a.npy", &whole[..cut]);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.npy");
+        write(&path, &[tensor("")]).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for cut in [0, 5, 60, whole.len() - 1] {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let error = format!("{:#}", read(&path).unwrap_err());
+            assert!(error.contains("a.npy"), "{error}");
         }
-        assert!(refusal("a.f32", &[1, 2, 3]).contains("cut short"));
-        assert!(refusal("a.f32", &[]).contains("no coordinates"));
+        let path = dir.path().join("a.safetensors");
+        write(&path, &[tensor("a")]).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() - 2]).unwrap();
+        assert!(format!("{:#}", read(&path).unwrap_err()).contains("a.safetensors"));
+        let path = dir.path().join("a.f32");
+        std::fs::write(&path, [1, 2, 3]).unwrap();
+        assert!(format!("{:#}", read(&path).unwrap_err()).contains("cut short"));
+        std::fs::write(&path, []).unwrap();
+        assert!(format!("{:#}", read(&path).unwrap_err()).contains("no coordinates"));
     }
 
     /// A .npy file with this header, as NumPy writes it.
-    fn npy(descr: &str, fortran: &str, shape: &str, data: &[u8]) -> Vec<u8> {
-        let mut header = format!("{{'descr': {descr}, 'fortran_order': {fortran}, 'shape': {shape}, }}");
+    fn npy(descr: &str, fortran: bool, shape: &str, data: &[u8]) -> Vec<u8> {
+        let order = if fortran { "True" } else { "False" };
+        let mut header = format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}");
         while (10 + header.len() + 1) % 64 != 0 {
             header.push(' ');
         }
@@ -197,23 +339,71 @@ mod tests {
     }
 
     #[test]
-    fn unusable_npy_files_are_refused_with_the_reason() {
+    fn what_is_wrong_with_a_npy_file_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.npy");
         for (bytes, says) in [
-            (npy("'<f2'", "False", "(4,)", &[0; 8]), "'<f2', not little-endian 32-bit floats"),
-            (npy("'<f8'", "False", "(2,)", &[0; 16]), "'<f8', not little-endian 32-bit floats"),
-            (npy("'>f4'", "False", "(2,)", &[0; 8]), "'>f4', not little-endian 32-bit floats"),
-            (npy("[('x', '<f4')]", "False", "(2,)", &[0; 8]), "not little-endian 32-bit floats"),
-            (npy("'<f4'", "True", "(2, 3)", &[0; 24]), "numpy.ascontiguousarray"),
-            (npy("'<f4'", "False", "(2, 3)", &[0; 20]), "shape [2, 3] takes 24 bytes, of which it has 20"),
-            (npy("'<f4'", "False", "(4294967296, 4294967296)", &[]), "is more than memory can hold"),
-            (npy("'<f4'", "False", "(9223372036854775807,)", &[]), "is more than memory can hold"),
-            (npy("'<f4'", "False", "(3, 0)", &[]), "no coordinates"),
-            (npy("'<f4'", "False", "'x'", &[0; 8]), "its shape has no parentheses"),
-            (npy("'<f4'", "False", "(-1,)", &[0; 8]), "something other than numbers"),
-            (npy(&"{".repeat(40), "False", "(2,)", &[0; 8]), "not little-endian 32-bit floats"),
+            // Shorter than f32 would be: it is not cut short.
+            (npy("'<f2'", false, "(4,)", &[0; 8]), "'<f2', not 32-bit floats"),
+            (npy("'<f8'", false, "(2,)", &[0; 16]), "'<f8', not 32-bit floats"),
+            (npy("'<i4'", false, "(2,)", &[0; 8]), "'<i4', not 32-bit floats"),
+            (npy("'|O'", false, "(2,)", &[0; 8]), "'|O', not 32-bit floats"),
+            (npy("[('x', '<f4')]", false, "(2,)", &[0; 8]), "not 32-bit floats"),
+            (npy("'<f4'", true, "(2, 3)", &[0; 20]), "shape [2, 3] takes 24 bytes and 20 are there"),
+            (npy("'<f4'", false, "(4294967296, 4294967296)", &[]), "is more than memory can hold"),
+            (npy("'<f4'", false, "(9223372036854775807,)", &[]), "is more than memory can hold"),
+            (npy("'<f4'", false, "(3, 0)", &[]), "no coordinates"),
+            (npy("'<f4'", false, "'x'", &[0; 8]), "not a usable .npy file"),
+            (npy("'<f4'", false, "(-1,)", &[0; 8]), "not a usable .npy file"),
+            (npy("\n'<f4'", false, "(4294967296, 4294967296)", &[0; 8]), "more than memory can hold"),
+            (npy(&"{".repeat(40), false, "(2,)", &[0; 8]), "brackets in brackets"),
         ] {
-            let error = refusal("a.npy", &bytes);
-            assert!(error.contains(says), "{says}: {error}");
+            std::fs::write(&path, bytes).unwrap();
+            let error = format!("{:#}", read(&path).unwrap_err());
+            assert!(error.contains(says) && error.contains("a.npy"), "{says}: {error}");
+            assert_eq!(error.lines().count(), 1, "{error}");
         }
+    }
+
+    #[test]
+    fn the_order_and_endianness_of_a_file_do_not_change_what_is_averaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.npy");
+        let le = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+        let be = |values: &[f32]| values.iter().flat_map(|v| v.to_be_bytes()).collect::<Vec<u8>>();
+        let wanted = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let columns = [1.0, 4.0, 2.0, 5.0, 3.0, 6.0];
+        for bytes in [
+            npy("'<f4'", false, "(2, 3)", &le(&wanted)),
+            npy("'>f4'", false, "(2, 3)", &be(&wanted)),
+            npy("'<f4'", true, "(2, 3)", &le(&columns)),
+            npy("'>f4'", true, "(2, 3)", &be(&columns)),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            let [tensor] = &read(&path).unwrap()[..] else { panic!() };
+            assert_eq!((&tensor.shape[..], &tensor.data[..]), (&[2, 3][..], &wanted[..]));
+        }
+        // A file in Fortran's order gets its mean in that order.
+        let [tensor] = &read(&path).unwrap()[..] else { panic!() };
+        write(&path, std::slice::from_ref(tensor)).unwrap();
+        assert!(std::fs::read(&path).unwrap().ends_with(&le(&columns)));
+        std::fs::write(&path, npy("'<f4'", true, "(2, 1, 2, 2)", &le(&[0., 4., 2., 6., 1., 5., 3., 7.])))
+            .unwrap();
+        assert_eq!(read(&path).unwrap()[0].data, [0., 1., 2., 3., 4., 5., 6., 7.]);
+        std::fs::write(&path, npy("'<f4'", false, "()", &le(&[9.0]))).unwrap();
+        assert_eq!(read(&path).unwrap()[0].data, [9.0]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_safetensors_file_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.safetensors");
+        let half = TensorView::new(Dtype::F16, vec![2], &[0; 4]).unwrap();
+        std::fs::write(&path, safetensors::serialize([("h", half)], None).unwrap()).unwrap();
+        let error = format!("{:#}", read(&path).unwrap_err());
+        assert!(error.contains("tensor \"h\" has F16 coordinates, not F32"), "{error}");
+        let none: [(&str, TensorView<'_>); 0] = [];
+        std::fs::write(&path, safetensors::serialize(none, None).unwrap()).unwrap();
+        assert!(format!("{:#}", read(&path).unwrap_err()).contains("has no tensors"));
     }
 }

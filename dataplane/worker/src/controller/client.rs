@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Status};
 
-/// How long a controller may take to answer.
+/// The longest time that a controller may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A runtime for the calling thread, which must not belong to another runtime.

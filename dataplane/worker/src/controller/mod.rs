@@ -1,4 +1,4 @@
-//! Joining by name: the controller says where the aggregator is, which worker this is, and the job's cookie.
+//! Joining by name: the controller gives the server's address, this worker's number, and the job's cookie.
 
 mod client;
 mod place;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// The controller of a job.
 #[derive(Clone, Debug)]
 pub struct Controller {
-    /// Where it is, and the job's name.
+    /// Its address, and the job's name.
     pub url: ControllerUrl,
     /// This worker's number; without it the controller gives one.
     pub rank: Option<u8>,
@@ -30,7 +30,7 @@ impl Controller {
     /// The controller of this job.
     #[must_use]
     pub fn new(url: ControllerUrl) -> Controller {
-        // Unpredictable enough to tell workers apart; 0 is nobody's.
+        // No worker has the token 0.
         Controller { url, rank: None, ca: None, identity: None, token: random() | 1 }
     }
 }

@@ -1,10 +1,10 @@
-//! What an engine is made of.
+//! The configuration of an engine.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 use thc_protocol::{JobId, WorkerId};
 
-/// What an engine is made of.
+/// The configuration of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineConfig {
     /// The parameter server's base address.
@@ -13,7 +13,7 @@ pub struct EngineConfig {
     pub job: JobId,
     /// This worker.
     pub worker: WorkerId,
-    /// How long a session may stand still.
+    /// The longest time that a session may make no progress.
     pub timeout: Duration,
     /// The longer time that applies instead while the aggregator answers and only other workers are late.
     pub patience: Duration,

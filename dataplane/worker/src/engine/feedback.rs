@@ -40,7 +40,7 @@ impl RestoredFeedback {
     /// Reads what was saved for a tensor of `length` coordinates.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// [`CodecError`] if it is damaged or of another length.
     pub fn read(length: usize, saved: &[u8]) -> Result<RestoredFeedback, CodecError> {
         let whole = ErrorFeedback::from_bytes(length, saved)?;
         let chunks = whole.as_slice().chunks(MAX_PARTITION).map(Buffer::from).collect();

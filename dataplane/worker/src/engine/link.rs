@@ -1,5 +1,5 @@
-//! The way to the parameter server: packets go to the ports that [`SharePorts`] names, and errors and the time
-//! spent in sending are noted.
+//! The link to the parameter server: sends packets to the ports that [`SharePorts`] names, and keeps the first error and
+//! the time spent in sending.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use thc_protocol::worker::{SharePorts, Tx};
 use thc_protocol::{Ecn, SlotId};
 use thc_transport::RetainedTx;
 
-/// Most packets that are answered within one burst; further NUDGEs are asked for again.
+/// Packets that are answered within one burst at most. The server repeats further NUDGEs.
 const REPLIES: usize = 64;
 
 /// The link and its bookkeeping.
 #[derive(Debug)]
 pub(super) struct Link {
     pub ps: SharePorts,
-    /// What data packets leave with (P46).
+    /// The ECN bits of data packets (P46).
     pub data: Ecn,
     /// Time spent in sending.
     pub time: Duration,
@@ -80,7 +80,7 @@ pub(super) struct Replies {
 enum Reply {
     /// The next `len` bytes.
     Here { shard: u8, len: usize },
-    /// What the interface keeps for a slot.
+    /// The packet that the interface keeps for a slot.
     Packed { shard: u8, slot: SlotId, flags: u8 },
 }
 

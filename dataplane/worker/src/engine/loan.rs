@@ -1,11 +1,11 @@
-//! Memory of indices and sums: the engine's own, or a caller's for a while.
+//! The memory of indices and sums, which the engine owns or a caller lends.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use thc_protocol::wire::HEADER_LEN;
 
-/// Memory that a caller lends for a while. It is returned by being dropped, or with the sums in it.
+/// Memory that a caller lends. The engine returns it by dropping it, or with the sums in it.
 pub trait Loan: AsRef<[u8]> + AsMut<[u8]> + Send {}
 
 impl<T: AsRef<[u8]> + AsMut<[u8]> + Send> Loan for T {}
@@ -50,8 +50,8 @@ pub(super) struct Sums {
     pub counts: Vec<u16>,
 }
 
-/// Results of a partition as received: all its packets, one after the other, in memory that is not written
-/// meanwhile.
+/// The results of a partition as received: all its packets, one after the other, in memory that is not written while this
+/// exists.
 #[derive(Debug)]
 pub(super) struct Held {
     memory: Arc<Vec<u8>>,
@@ -59,12 +59,12 @@ pub(super) struct Held {
     place: Range<usize>,
     /// Bytes of a packet's sums, and from those to the next packet's.
     pub layout: (usize, usize),
-    /// Of how many workers each is.
+    /// The number of workers in each result.
     pub count: u16,
 }
 
 impl Held {
-    /// Of packets of `segment` bytes, if they lie in that memory.
+    /// The results of packets of `segment` bytes, if these lie in that memory.
     pub fn new(memory: &Arc<Vec<u8>>, packets: &[u8], segment: usize, count: u16) -> Option<Held> {
         let at = packets.as_ptr().addr().checked_sub(memory.as_ptr().addr())?;
         memory.get(at..at + packets.len())?;
@@ -72,7 +72,7 @@ impl Held {
         Some(Held { memory: Arc::clone(memory), place, layout: (segment - HEADER_LEN, segment), count })
     }
 
-    /// What [`Self::layout`] is of.
+    /// The bytes that [`Self::layout`] describes.
     pub fn sums(&self) -> &[u8] {
         &self.memory[self.place.clone()]
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use thc_codec::buffer::Buffer;
 
-/// Data lent while an engine works: the call's number and its coordinates.
+/// A call's data, which is lent while an engine works: the call's number and its coordinates.
 pub struct Borrowed<'a>(Option<(u64, &'a mut [f32])>);
 
 impl<'a> Borrowed<'a> {
@@ -20,13 +20,13 @@ impl<'a> Borrowed<'a> {
         Borrowed(Some((call, data)))
     }
 
-    /// What is lent, once more.
+    /// The call and its data.
     pub(super) fn get(&mut self) -> Option<(u64, &mut [f32])> {
         self.0.as_mut().map(|(call, data)| (*call, &mut **data))
     }
 }
 
-/// What is there of a tensor, in pieces by the first coordinate of each.
+/// The pieces of a tensor that are not lent to tasks, by their first coordinate.
 #[derive(Default)]
 pub(super) struct Pieces<'d>(BTreeMap<usize, &'d mut [f32]>);
 
@@ -46,7 +46,7 @@ impl<'d> Pieces<'d> {
         Pieces(placed.collect())
     }
 
-    /// Takes a range out, if all of it is there in one piece.
+    /// Takes a range out, if one piece has all of it.
     pub fn take(&mut self, range: Range<usize>) -> Option<&'d mut [f32]> {
         let at = self.place(&range)?;
         let piece = self.0.remove(&at)?;
@@ -60,7 +60,7 @@ impl<'d> Pieces<'d> {
         Some(taken)
     }
 
-    /// Puts back what was taken from there.
+    /// Puts a range back.
     pub fn put(&mut self, at: usize, piece: &'d mut [f32]) {
         self.0.insert(at, piece);
     }
@@ -75,14 +75,14 @@ impl<'d> Pieces<'d> {
         self.0.get_mut(&at)?.get_mut(range.start - at..range.end - at)
     }
 
-    /// Where the piece begins that has all of a range.
+    /// The first coordinate of the piece that has all of a range.
     fn place(&self, range: &Range<usize>) -> Option<usize> {
         let (&at, piece) = self.0.range(..=range.start).next_back()?;
         (range.end <= at + piece.len()).then_some(at)
     }
 }
 
-/// What one call works on.
+/// The memory of one call.
 #[derive(Default)]
 pub(super) struct CallMemory<'d> {
     /// The tensor. Nothing while it is not lent: then the call rests.
@@ -93,7 +93,7 @@ pub(super) struct CallMemory<'d> {
     pub left: Pieces<'d>,
 }
 
-/// What the calls at work are computed in, the oldest first ([`Calls::at_work`](super::calls::Calls::at_work)).
+/// The memory of the calls at work, the oldest first ([`Calls::at_work`](super::calls::Calls::at_work)).
 #[derive(Default)]
 pub(super) struct Memory<'d> {
     pub first: u64,

@@ -51,7 +51,7 @@ use thc_transport::RetainedTx;
 const AHEAD: usize = 2;
 /// Longest sleep in one go while work is under way.
 pub(crate) const NAP: Duration = Duration::from_millis(5);
-/// How long the engine waits for others before it reports that, and how often it repeats the report.
+/// The engine reports after this time that it waits for others, and repeats the report as often.
 pub(crate) const REPORT: Duration = Duration::from_secs(3);
 
 /// One worker's all-reduces over one packet interface.
@@ -77,12 +77,12 @@ struct ReadyGroups {
     limit: usize,
 }
 
-/// When the engine last did some things, by the interface's clock.
+/// The most recent activity of the engine. Times are the interface's.
 #[derive(Default)]
 struct Recent {
     /// Packets that it received the last time that any came.
     burst: usize,
-    /// How often it has received or sent since it computed last.
+    /// Exchanges of packets since it computed last.
     exchanges: u32,
     /// When it warned last.
     reported: Duration,
@@ -165,11 +165,6 @@ impl<I: RetainedTx> Engine<I> {
     /// The packet interface.
     pub fn io_mut(&mut self) -> &mut I {
         &mut self.io
-    }
-
-    /// What the engine was made with.
-    pub fn config(&self) -> &EngineConfig {
-        &self.config
     }
 
     /// The job's table and this worker's parameters.
@@ -261,10 +256,6 @@ impl<I: RetainedTx> Engine<I> {
 
     /// Ends the session and all its calls.
     pub fn end(&mut self, error: WorkerError) {
-        self.fail(error);
-    }
-
-    fn fail(&mut self, error: WorkerError) {
         self.calls.fail_all(&error);
         self.state.fail(error);
     }
@@ -283,7 +274,7 @@ impl<I: RetainedTx> Engine<I> {
     /// Answers other workers that wait for this one, without work of its own: after a failure, and while leaving.
     ///
     /// # Errors
-    /// What ends the session.
+    /// The error that ends the session.
     pub fn serve_others(&mut self) -> Result<(), WorkerError> {
         let nudged = self.session.worker.stats().nudged;
         self.receive(&mut Memory::default())?;

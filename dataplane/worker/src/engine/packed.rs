@@ -23,7 +23,7 @@ use thc_transport::RetainedTx;
 pub struct PackedPart {
     /// Its number in the call, from which its signs and roundings derive, and the coordinates of the tensor that it holds.
     pub part: Partition,
-    /// How it travels.
+    /// The form in which it travels.
     pub choice: Choice,
     /// The piece that it belongs to.
     pub piece: usize,
@@ -168,7 +168,7 @@ impl<I: RetainedTx> Engine<I> {
     /// The layout of a call of this plan.
     ///
     /// # Errors
-    /// What is wrong with the plan.
+    /// [`WorkerError`] if the plan does not fit the job.
     pub fn packed_layout(&self, plan: &[Span], piece: u8) -> Result<PackedLayout, WorkerError> {
         let length = plan.iter().fold(0_usize, |sum, span| sum.saturating_add(span.length));
         let compressor = &self.session.compressor;

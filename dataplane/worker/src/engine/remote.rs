@@ -6,9 +6,9 @@ use crate::WorkerError;
 use crossbeam_channel::{Receiver, Sender};
 use thc_codec::error::CodecError;
 
-/// What the caller of a packed call receives.
+/// News for the caller of a packed call.
 pub(super) enum News {
-    /// All norms are in: what each partition is compressed with.
+    /// All norms are in: the parameters of compressing each partition.
     Norms(Vec<Numbers>),
     /// All results of a piece are in.
     Sums(Finished),
@@ -22,7 +22,7 @@ pub struct Finished {
     pub piece: usize,
     /// The memory that the caller gave for them.
     pub sums: Box<dyn Loan>,
-    /// The estimate of each packet; all 0 for packets that nobody sent because the norm is 0.
+    /// The estimate of each packet; all 0 for packets that were not sent because the norm is 0.
     pub estimates: Vec<Estimate>,
 }
 

@@ -1,4 +1,4 @@
-//! What a session consists of.
+//! A session of an engine, and whether the engine takes calls.
 
 use super::EngineConfig;
 use super::compressor::Compressor;

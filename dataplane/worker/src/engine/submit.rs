@@ -1,4 +1,4 @@
-//! How calls enter an engine, and the caller's end of a call whose tensor the engine owns.
+//! Takes calls in, and has the caller's end of a call whose tensor the engine owns.
 
 use super::Engine;
 use super::calls::{Active, CallFeedback, Owner};
@@ -13,7 +13,7 @@ impl<I: RetainedTx> Engine<I> {
     /// Returns its number, by which [`Self::take_outcome`] finds its outcome.
     ///
     /// # Errors
-    /// What is wrong with the call, or the session's end.
+    /// [`WorkerError`] if the call is wrong, or the session is over.
     pub fn submit(&mut self, length: usize, call: Call<'_>) -> Result<u64, WorkerError> {
         self.submit_tensor(length, call, Owner::Lender)
     }

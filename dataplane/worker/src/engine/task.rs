@@ -1,5 +1,4 @@
-//! Pieces of computing, each on the memory of one group of partitions: a task needs nothing else and can run
-//! on any thread.
+//! Tasks, each on the memory of one group of partitions, which can run on any thread.
 
 use super::compressor::{Compressor, Measured};
 use super::loan::{Held, Sums};
@@ -10,13 +9,13 @@ use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
 use thc_protocol::wire::Choice;
 
-/// Where the error feedback of a group is, before the call and after it.
+/// The error feedback of a group, before the call and after it.
 pub(super) struct Fed<'d> {
     pub kept: &'d [f32],
     pub left: &'d mut [f32],
 }
 
-/// What a task may be of, the most urgent first.
+/// The kinds of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Measure,
@@ -25,7 +24,7 @@ pub(super) enum Kind {
     FeedBack,
 }
 
-/// What is to be done.
+/// The work of a task.
 pub(super) enum Work<'d> {
     /// The norms of all partitions.
     Measure { kept: Option<&'d [f32]>, norms: Vec<u32> },
@@ -48,7 +47,7 @@ pub(super) struct Task<'d> {
     /// The group's coordinates of the tensor, if it needs them.
     pub x: Option<&'d mut [f32]>,
     pub work: Work<'d>,
-    /// How long it took.
+    /// The time that it took.
     pub took: Duration,
 }
 
@@ -162,7 +161,7 @@ impl Work<'_> {
     }
 }
 
-/// Nothing of a partition is sent: its error feedback stays as it is, and gets what others did not wait for.
+/// Keeps the error feedback of a partition that is not sent, and adds the gradient if the others went on without it.
 fn keep_feedback(at: &Measured, x: &[f32], kept: &[f32], left: &mut [f32]) {
     left.copy_from_slice(kept);
     if at.left_out {
@@ -170,7 +169,7 @@ fn keep_feedback(at: &Measured, x: &[f32], kept: &[f32], left: &mut [f32]) {
     }
 }
 
-/// Where the packed indices of a partition, or its words of RAW, are among those of its group.
+/// The place of a partition's packed indices, or words of RAW, among those of its group.
 fn indices(compressor: &Compressor, at: &Measured) -> Range<usize> {
     let width = compressor.form(at.choice).map_or(32, |form| usize::from(form.width()));
     at.start * width / 8..at.padded_range().end * width / 8

@@ -21,12 +21,12 @@ use thc_transport::RetainedTx;
 
 /// Tasks that each helper has in its queue, so that it finds one when it has done another.
 const EACH: usize = 2;
-/// How many times in a row the engine's thread receives and sends before it computes once.
+/// The engine's thread receives and sends this many times in a row before it computes once.
 const EXCHANGES: u32 = 8;
-/// How long the engine's thread waits for a helper before it looks for packets again.
+/// The engine's thread waits this long for a helper before it looks for packets again.
 const GLANCE: Duration = Duration::from_micros(30);
 
-/// A task that was done: what came of it, or the panic that ended it.
+/// A task that was done, and its result or the panic that ended it.
 pub(super) type Done<'d> = (Task<'d>, Result<Result<(), CodecError>, Box<dyn Any + Send>>);
 
 /// The threads that compute beside the engine's, for as long as some memory is lent.
@@ -79,7 +79,7 @@ fn spawner<'d: 'scope, 'scope>(
         let (compressor, sender) = (Arc::clone(compressor), sender.clone());
         scope.spawn(move |_| {
             let result = catch_unwind(AssertUnwindSafe(|| task.run(&compressor)));
-            // Nobody listens any more only if the engine's thread has panicked.
+            // The receiver is gone only if the engine's thread has panicked.
             let _ = sender.send((task, result));
         });
     }
@@ -143,7 +143,7 @@ impl<I: RetainedTx> Engine<I> {
         let busy = match self.exchange(memory) {
             Ok(busy) => busy,
             Err(error) => {
-                self.fail(error);
+                self.end(error);
                 return false;
             }
         };
@@ -156,7 +156,7 @@ impl<I: RetainedTx> Engine<I> {
             let Some(task) = self.next_task(memory) else { break };
             tasks.give(task);
         }
-        // Packets go first, but however many come, what they bring is to be computed.
+        // Packets go first, but their results must be computed as well.
         self.recent.exchanges = if busy { self.recent.exchanges + 1 } else { 0 };
         if busy && self.recent.exchanges < EXCHANGES {
             return true;
@@ -176,7 +176,7 @@ impl<I: RetainedTx> Engine<I> {
 
     /// The most urgent task there is, of the oldest call that has any of its kind.
     fn next_task<'d>(&mut self, memory: &mut Memory<'d>) -> Option<Task<'d>> {
-        // What the window has room for, and only that, is more urgent than what others wait for.
+        // Packets that the window has room for are more urgent than other work.
         let worker = &mut self.session.worker;
         let urgent = worker.next_data().filter(|_| worker.has_room());
         let Self { calls, ready, .. } = self;
@@ -194,7 +194,7 @@ impl<I: RetainedTx> Engine<I> {
         Some(task)
     }
 
-    /// Takes in what a task has made.
+    /// Takes in the outcome of a task.
     pub(super) fn take_done<'d>(&mut self, memory: &mut Memory<'d>, (task, result): Done<'d>) {
         let result = result.unwrap_or_else(|panic| resume_unwind(panic));
         self.stats.compression += task.took;
@@ -202,7 +202,7 @@ impl<I: RetainedTx> Engine<I> {
         self.calls.note(result);
         let Task { call, group, parts, x, work, .. } = task;
         let Some(offset) = parts.first().map(|at| at.part.offset) else { return };
-        // A call that failed meanwhile has no memory any more that anybody looks at.
+        // A call that failed meanwhile has no memory any more.
         let (Some(memory), Some((active, buffers))) = (memory.call(call), self.calls.get_with_buffers(call))
         else {
             return;

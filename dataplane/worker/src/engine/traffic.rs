@@ -133,7 +133,8 @@ impl<I: RetainedTx> Engine<I> {
             let mut tx = link.tx(&mut self.io);
             let count = match &state.out {
                 Out::Ready { packets, .. } => {
-                    // Where the packed indices of a partition begin; most packets are of that of the one before.
+                    // The first packet of a partition among those of its group; most packets are of the partition of the
+                    // packet before.
                     let (mut partition, mut begin) = (u32::MAX, 0);
                     let write = |at: PacketId, payload: &mut [u8]| {
                         if at.partition != partition {

@@ -1,4 +1,4 @@
-//! What an engine does while nothing comes.
+//! The pauses of an engine.
 
 use super::session::State;
 use super::{Engine, NAP, REPORT};
@@ -29,7 +29,7 @@ impl<I: RetainedTx> Engine<I> {
         }
         let started = Instant::now();
         if let Err(error) = self.io.wait(timeout) {
-            self.fail(error.into());
+            self.end(error.into());
         }
         self.stats.waiting += started.elapsed();
     }
@@ -45,7 +45,7 @@ impl<I: RetainedTx> Engine<I> {
         }
     }
 
-    /// How long to sleep after [`Self::wait`] so that results gather. On a slow link packets queue and
+    /// The time to sleep after [`Self::wait`] so that results gather. On a slow link packets queue and
     /// results trickle in: each by itself would cost a wake-up and a system call. The window is much
     /// longer than this pause, so the link does not run dry. `None` if round trips are short.
     fn gather_pause(&self) -> Option<Duration> {
@@ -68,7 +68,7 @@ impl<I: RetainedTx> Engine<I> {
         let worker = &self.session.worker;
         let late = worker.waiting_for().filter(|(_, since)| *since >= REPORT);
         let silent = now.saturating_sub(worker.last_heard());
-        // A server that has ended sounds like one that waits for others, until it should have answered.
+        // A server that has ended is silent, as is one that waits for other workers, until it should have answered.
         let limit = if late.is_some() { REPORT / 2 } else { REPORT };
         if worker.is_busy() && silent >= limit {
             self.recent.reported = now;

@@ -90,22 +90,22 @@ pub(super) struct Keys {
     #[arg(long, value_name = "NUMBER", hide = true)]
     pub(super) inject_seed: Option<u64>,
 
-    /// Tensor to reduce: .npy, or raw little-endian f32 under any other name
+    /// Tensors to reduce: .npy, .safetensors, or raw little-endian f32 under any other name
     #[arg(long, value_name = "FILE", help_heading = "Work")]
     pub(super) input: Option<PathBuf>,
-    /// Where to write the mean: .npy, or raw little-endian f32 under any other name
+    /// Where to write the mean, in the input's format
     #[arg(long, value_name = "FILE", requires = "input", help_heading = "Work")]
     pub(super) output: Option<PathBuf>,
     /// Reduce this many made-up coordinates instead of a file
     #[arg(long, value_name = "NUMBER", conflicts_with = "input", help_heading = "Work")]
     pub(super) coordinates: Option<u64>,
-    /// How many times to reduce the same tensor [default: 1]
+    /// How many times to reduce the same tensors [default: 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Work")]
     pub(super) repeat: Option<u32>,
     /// How coordinates travel [default: thc]
     #[arg(long, value_enum, help_heading = "Work")]
     pub(super) mode: Option<Travel>,
-    /// How the tensor travels, the same on all workers: by a table of the job, named by its number or its form, such
+    /// How each tensor travels, the same on all workers: by a table of the job, named by its number or its form, such
     /// as 2/8 (bits up and down), or raw; or as several such spans in order, each with its length as :COORDINATES, the
     /// last for the rest [default: by the job's first table]
     #[arg(

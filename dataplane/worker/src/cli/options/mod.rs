@@ -32,7 +32,7 @@ Examples:
     thc-worker --worker 0 --cookie 0x1234 --coordinates 1048576 --plan 2/8:1000000,raw
 
   Settings from a file, and the cookie from the environment:
-    THC_COOKIE=0x1234 thc-worker --config worker.toml --worker 0 --input a.npy
+    THC_COOKIE=0x1234 thc-worker --config worker.toml --worker 0 --input a.safetensors
 
   A job of thc-controller, which gives each worker its number:
     thc-worker --ps thc://127.0.0.1:9700/train --input a.npy --output mean-a.npy
@@ -49,7 +49,7 @@ Examples:
 
 Exit status: 0 done, 1 failed, 2 wrong flags or configuration.";
 
-/// Average a tensor with the other workers of a job, in compressed form, through a parameter server.
+/// Average tensors with the other workers of a job, in compressed form, through a parameter server.
 #[derive(Debug, Parser)]
 #[command(name = "thc-worker", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct Flags {
@@ -94,9 +94,9 @@ const MOST_THREADS: usize = 1024;
 /// What to reduce.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TensorSource {
-    /// The tensor of a file. The mean goes to another file, if any.
+    /// The tensors of a file; the mean goes to another, if any.
     File { input: PathBuf, output: Option<PathBuf> },
-    /// Made-up coordinates, this many.
+    /// So many made-up coordinates.
     MadeUp(usize),
 }
 

@@ -13,7 +13,7 @@ use thc_codec::buffer::Buffer;
 use thc_codec::partition::MAX_PARTITION;
 use thc_protocol::worker::{CallError, PacketId};
 
-/// Where a call's tensor is, and where its outcome goes.
+/// The owner of a call's tensor, who gets its outcome.
 pub(in crate::engine) enum Owner {
     /// The caller lends it, and takes the outcome from [`Engine::take_outcome`](crate::Engine::take_outcome).
     Lender,
@@ -32,10 +32,10 @@ pub(in crate::engine) struct CallFeedback {
     pub holds: bool,
 }
 
-/// How far a call is.
+/// The stage of a call.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) enum Stage {
-    /// The norms of its groups are being measured: of how many this has begun, and is done.
+    /// The norms of its groups are being measured; tasks for `begun` of them have begun, and `done` are done.
     Measuring { begun: usize, done: usize },
     /// This worker's norms are known, and the maxima over all workers are not.
     Measured,
@@ -44,9 +44,9 @@ pub(in crate::engine) enum Stage {
 }
 
 pub(in crate::engine) struct Active {
-    /// What the caller knows it by, in whatever session.
+    /// The caller's number of the call, in all sessions.
     pub ticket: u64,
-    /// What NORMs name the tensor by.
+    /// The tensor's key in NORMs.
     pub key: Option<u64>,
     pub length: usize,
     pub owner: Owner,
@@ -228,7 +228,7 @@ impl Active {
         all && at.part.len == at.part.padded && !self.is_remote()
     }
 
-    /// Where the results of a group's packets are gathered.
+    /// The memory in which the results of a group's packets are gathered.
     pub fn sums(&mut self, group: usize, buffers: &mut BufferPool) -> &mut Sums {
         let state = &mut self.groups[group];
         let (all, len) = (state.padded / state.per_packet(), state.sums_len());

@@ -1,4 +1,4 @@
-//! How a tensor is cut: into partitions, and these into groups that are computed together.
+//! Cuts tensors into partitions, and these into groups that are computed together.
 
 use crate::Span;
 use crate::engine::compressor::PACKET;
@@ -13,7 +13,7 @@ pub(in crate::engine) const GROUP: usize = 1 << 16;
 /// RESULTs that a kernel takes in one piece at most: 64 KiB with its headers.
 const RESULTS: usize = 62;
 
-/// Coordinates of a group, in a job with partitions of 2^`block` whose server has so many ports. With one
+/// Coordinates of a group, in a job with partitions of 2^`block` whose server has `ports` ports. With one
 /// port these are as many whole partitions as have RESULTs that come in one piece; each of several ports has
 /// 64 slots in a row.
 pub(in crate::engine) fn group_len(block: u8, ports: u8) -> usize {

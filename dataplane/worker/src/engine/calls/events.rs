@@ -1,4 +1,4 @@
-//! What packets do to calls.
+//! The effects of packets on calls.
 
 use super::Calls;
 use super::active::{Owner, Stage};
@@ -16,7 +16,7 @@ pub(in crate::engine) struct CallEvents<'a, 'd> {
     pub calls: &'a mut Calls,
     pub compressor: &'a Compressor,
     pub memory: &'a mut Memory<'d>,
-    /// Where the packets at hand lie, if that may be kept.
+    /// The memory of the present packets, if it may be kept.
     pub received: Option<&'a Arc<Vec<u8>>>,
 }
 
@@ -74,7 +74,7 @@ impl CallEvents<'_, '_> {
         at.is_some_and(|at| at.choice == Choice::Raw)
     }
 
-    /// A packet is in no sum: the residual of what it carried is all of it.
+    /// Adds the values of a packet that is in no sum to the residual.
     fn give_back(&mut self, place: PacketId, sent: Option<&[u8]>) {
         let Some(active) = self.calls.get_mut(place.call) else { return };
         let (Some(sent), Some((group, packet))) = (sent, active.find(place)) else { return };
@@ -115,7 +115,7 @@ impl Events for CallEvents<'_, '_> {
             if group.packets > 0 {
                 continue;
             }
-            // What others went on without goes to the error feedback before it becomes zero.
+            // A gradient that the others went on without goes to the error feedback before it becomes zero.
             if active.feedback.is_none() || !active.has_left_out(index) {
                 active.to_finish.push_back(index);
             }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use thc_codec::buffer::Buffer;
 use thc_protocol::wire::{Choice, Form, RAW_LEN, RAW_WORDS};
 
-/// How far a group is on its way out, its new error feedback included.
+/// The state of a group's packets and of its new error feedback.
 #[derive(Debug)]
 pub(in crate::engine) enum Out {
     /// RAW without error feedback: its packets are written from the tensor itself.

@@ -1,4 +1,4 @@
-//! Calls under way: how far each is, and each group of its partitions.
+//! Calls under way, and the groups of their partitions.
 
 mod active;
 mod buffer_pool;
@@ -36,7 +36,7 @@ pub(super) struct Calls {
     queue: VecDeque<Active>,
     outcomes: Vec<(u64, Result<(), WorkerError>)>,
     pub buffers: BufferPool,
-    /// Why results could not be read.
+    /// The first error in a result.
     broken: Option<CodecError>,
 }
 
@@ -45,7 +45,7 @@ impl Calls {
         self.queue.len()
     }
 
-    /// Takes a call in and returns what the caller knows it by.
+    /// Takes a call in and returns its ticket.
     pub fn push(&mut self, active: Active) -> u64 {
         let ticket = self.tickets;
         self.tickets += 1;
@@ -76,7 +76,7 @@ impl Calls {
         self.unsubmitted += 1;
     }
 
-    /// How many calls are at work: the oldest, up to [`AT_WORK`] that this engine computes and that are not done.
+    /// The number of calls at work: the oldest, up to [`AT_WORK`] that this engine computes and that are not done.
     pub fn at_work(&self) -> usize {
         let mut own = 0;
         let at_work = self.queue.iter().take_while(|active| {
@@ -119,7 +119,7 @@ impl Calls {
         self.queue.iter().filter_map(|active| Some(active.feedback.as_ref()?.key))
     }
 
-    /// Why results could not be read, once.
+    /// Takes the first error in a result.
     pub fn take_broken(&mut self) -> Option<CodecError> {
         self.broken.take()
     }

@@ -32,7 +32,7 @@ pub(super) struct Fed {
 }
 
 impl CollectiveCall {
-    /// How many pieces the tensor has.
+    /// The number of the tensor's pieces.
     #[must_use]
     pub fn pieces(&self) -> usize {
         self.pieces.len()

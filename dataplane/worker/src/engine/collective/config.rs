@@ -8,7 +8,7 @@ use thc_protocol::TableId;
 pub struct CollectiveConfig {
     /// This rank, from 0.
     pub rank: u16,
-    /// How many ranks there are, at most 4,096.
+    /// The number of ranks, at most 4,096.
     pub ranks: u16,
     /// Lookup tables to choose from; calls that name none take the first.
     pub tables: Vec<(TableId, LookupTable)>,

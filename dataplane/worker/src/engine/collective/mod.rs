@@ -213,7 +213,7 @@ impl Collective {
     /// The layout, in pieces of 2^`piece` coordinates, of a tensor that is compressed elsewhere, such as on a GPU.
     ///
     /// # Errors
-    /// What is wrong with the plan.
+    /// [`WorkerError`] if the plan does not fit these tables.
     pub fn layout(&self, plan: &[Span], piece: u8) -> Result<PackedLayout, WorkerError> {
         self.compressor.check_plan(plan, planned_length(plan))?;
         Ok(PackedLayout::new(plan, &self.compressor, piece))

@@ -8,21 +8,21 @@ use thc_protocol::wire::Choice;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Measured {
     pub part: Partition,
-    /// Where it begins among the padded coordinates of its group.
+    /// Its first coordinate among the padded ones of its group.
     pub start: usize,
     pub choice: Choice,
     pub norm: u32,
-    /// Whether the others went on without it: then all of it stays in the error feedback.
+    /// Whether the other workers went on without it: then all of it stays in the error feedback.
     pub left_out: bool,
 }
 
 impl Measured {
-    /// Where its coordinates are in the group that begins at `offset` of the tensor.
+    /// The place of its coordinates in the group that begins at `offset` of the tensor.
     pub fn place(&self, offset: usize) -> Range<usize> {
         self.part.offset - offset..self.part.offset - offset + self.part.len
     }
 
-    /// Where they are with all padding.
+    /// The place of its padded coordinates among those of its group.
     pub fn padded_range(&self) -> Range<usize> {
         self.start..self.start + self.part.padded
     }

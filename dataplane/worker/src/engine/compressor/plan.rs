@@ -5,12 +5,12 @@ use crate::{Span, WorkerError};
 use thc_protocol::wire::Choice;
 
 impl Compressor {
-    /// Whether the job has what is chosen.
+    /// Whether the job has the table of this choice.
     pub fn has(&self, choice: Choice) -> bool {
         choice == Choice::Raw || self.coder(choice).is_some()
     }
 
-    /// Checks whether this job can carry out a plan for a tensor of so many coordinates.
+    /// Checks whether this job can carry out a plan for a tensor of `length` coordinates.
     ///
     /// # Errors
     /// [`WorkerError::Empty`], [`WorkerError::TooLong`], [`WorkerError::Plan`], [`WorkerError::EmptySpan`] or [`WorkerError::NoTable`].

@@ -40,7 +40,7 @@ pub(in crate::engine) fn raw_word(value: f32, scale: f64, limit: f64) -> i32 {
     (f64::from(value) * scale).round_ties_even().clamp(-limit, limit) as i32
 }
 
-/// What sums of so many workers are multiplied by (P32).
+/// The factor of sums of `count` workers (P32).
 pub(in crate::engine) fn raw_factor(count: u16, scale: f64) -> f64 {
     1.0 / (scale * f64::from(count))
 }
