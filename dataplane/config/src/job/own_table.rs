@@ -54,7 +54,8 @@ impl JobSetup {
     /// all workers have the same gradient and round independently: quantization error / n + truncation error.
     #[must_use]
     pub fn expected_nmse(&self) -> Option<f64> {
-        expected_nmse(self.welcome.tables.first(), self.config.workers.into())
+        let workers = self.config.level.racks().map_or(self.config.workers.into(), |racks| racks.total);
+        expected_nmse(self.welcome.tables.first(), workers)
     }
 }
 
