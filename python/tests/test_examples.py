@@ -156,4 +156,4 @@ def test_recipes(model: str, tmp_path: Path) -> None:
         _sentences(tmp_path, model)
         said = torchrun("recipes", model, *words, "--pretrained", str(tmp_path / "small"), "--epochs", "20", "--rate", "2e-3")
         assert "40 steps; " in said and result(said)[1] > 90
-    assert result(said)[0] < 10 and saved_percent(said) > 70
+    assert result(said)[0] < 10 and saved_percent(said) > 40

@@ -92,7 +92,7 @@ fn flags<'a>(listen: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 fn sigterm_ends_it_with_totals() {
     let server = Running::start(&flags("127.0.0.1:0", &["--slots", "256"]));
     let expected = format!(
-        "thc-ps listening on {}, job 1: 2 workers, b=4 g=30 p=1/32, 256 slots, reliable",
+        "thc-ps listening on {}, job 1: 2 workers, b=4 g=30 p=1/32, 256 slots, reliable, expected NMSE 1.38e-2",
         server.address
     );
     assert_eq!(server.greeting, [expected]);

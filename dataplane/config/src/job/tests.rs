@@ -200,7 +200,7 @@ fn a_method_fixes_its_keys() {
     for (keys, says) in [
         ("bits = 2", "bits is 2: method = thc-paper fixes bits = 4, leave one of them out"),
         ("granularity = 31", "granularity is 31: method = thc-paper fixes granularity = 30"),
-        ("fraction = 0.1", "fraction is 0.1: method = thc-paper fixes fraction = 1/32"),
+        ("fraction = 0.1", "fraction is 1/10: method = thc-paper fixes fraction = 1/32"),
         ("block = 13", "block is 13: method = thc-paper fixes block = 20"),
         ("table = [0, 1]", "table is [0, 1]: method = thc-paper fixes table"),
         ("tables = [{ bits = 2 }]", "tables is a list of 1: method = thc-paper fixes tables"),
