@@ -104,7 +104,7 @@ soak: toolchain ## Jobs in virtual time in which everything goes wrong (COUNT=10
 
 bench: toolchain packages ## Run all benchmarks; results in target/bench/*.json and as one table
 	@rm -f "$(CARGO_TARGET_DIR)"/bench/*.json
-	cargo build --release --workspace --bin thc-ps --bin thc-worker $(FEATURES)
+	cargo build --profile bench --workspace --bin thc-ps --bin thc-worker $(FEATURES)
 	@status=0; \
 	cargo bench --workspace $(FEATURES) --bench '$(BENCH)' --no-fail-fast || status=$$?; \
 	echo; awk -f .ci/bench-table.awk "$(CARGO_TARGET_DIR)"/bench/*.json || status=$$?; \
@@ -116,7 +116,7 @@ bench-torch: toolchain ## Train with PyTorch on shaped links: THC, gloo, torch's
 bench-allreduce: toolchain ## One all-reduce of 64 MiB by 4 workers on links of 1 Gb/s, colocated, against gloo (ARGS=--help)
 	@case '$(or $(ARGS),gloo)' in *gloo*) [ -n "$$THC_PYTHON" ] || .ci/torch-environment newest ahead ;; esac
 	THC_PYTHON="$${THC_PYTHON:-$(CARGO_TARGET_DIR)/python-venv-newest/bin/python}" \
-	    cargo run --quiet --release --package thc-studies -- bench allreduce $(if $(ARGS),$(ARGS),--against gloo)
+	    cargo run --quiet --profile dist --package thc-studies -- bench allreduce $(if $(ARGS),$(ARGS),--against gloo)
 
 hostile: toolchain ## 5 million hostile packets at a running job: same bits, goodput against noise (4 minutes; ARGS=--help)
 	cargo build --release --package thc-ps --package thc-worker --bins
@@ -179,8 +179,8 @@ wheels: toolchain ## Wheels of the Python package for x86-64 and aarch64, any Li
 	python/wheels
 
 deb: toolchain $(filter dpdk,$(IO)) ## The Debian package of thc-ps, thc-controller and thc-model for this machine: target/deb (IO=dpdk: with DPDK)
-	cargo build --release --package thc-ps --package thc-controller --package thc-model --bins $(if $(filter dpdk,$(IO)),--features dpdk)
-	packaging/debian/build "$(CARGO_TARGET_DIR)/release" "$(CARGO_TARGET_DIR)/deb"
+	cargo build --profile dist --package thc-ps --package thc-controller --package thc-model --bins $(if $(filter dpdk,$(IO)),--features dpdk)
+	packaging/debian/build "$(CARGO_TARGET_DIR)/dist" "$(CARGO_TARGET_DIR)/deb"
 
 site: toolchain ## The documentation as a site, with the API of Rust and Python: target/site/index.html
 	.ci/site
