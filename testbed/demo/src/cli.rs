@@ -28,10 +28,12 @@ const TEXT: &str = "/usr/share/common-licenses/GPL-3";
     name = "thc",
     version,
     about = "Compressed all-reduce for training: see it work, and see its tables and errors",
-    after_help = "Start with `thc demo`: it trains a small language model on four workers whose gradients\n\
-                  are averaged in compressed form, and compares with exact averaging.\n\n\
+    max_term_width = 96,
+    after_help = "Start with `thc demo`: it trains a small language model on four workers whose gradients are \
+                  averaged in compressed form, and compares with exact averaging.\n\n\
                   Examples:\n  \
                   thc demo\n  \
+                  thc bench local\n  \
                   thc table -b 4 -g 30 -p 1/32\n  \
                   thc table -b 4 --workers 4\n  \
                   thc nmse -b 4 -g 30 -p 1/32 -n 4\n\n\
@@ -81,8 +83,8 @@ struct StudyArgs {
 
 #[derive(Args)]
 #[command(after_help = "Starts a parameter server (thc-ps) and worker processes on this machine, trains a \
-                        character-level\nlanguage model of about half a million parameters data-parallel through \
-                        THC,\nthen repeats the run with exact averaging: same initial parameters, same batches.\n\n\
+                        character-level language model of about half a million parameters data-parallel through \
+                        THC, then repeats the run with exact averaging: same initial parameters, same batches.\n\n\
                         Examples:\n  \
                         thc demo\n  \
                         thc demo --workers 8 --steps 200\n  \
@@ -123,9 +125,9 @@ struct DemoArgs {
 #[derive(Args)]
 #[command(
     after_help = "The command has THC_PS and THC_WORKER in its environment, and THC_COOKIE where no controller gives it; its lines \
-                        are printed\nwith the host's number. Without a command there is a shell on the first host, and the commands that enter the others.\n\n\
+                        are printed with the host's number. Without a command there is a shell on the first host, and the commands that enter the others.\n\n\
                         Examples:\n  \
-                        thc testbed --rate 1gbit --command 'thc-worker --ps $THC_PS --coordinates 16777216'\n  \
+                        thc testbed --rate 1Gb/s --command 'thc-worker --ps $THC_PS --coordinates 16Mi'\n  \
                         thc testbed --workers 2 --aggregator shares"
 )]
 struct TestbedArgs {
@@ -145,7 +147,7 @@ struct TestbedArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "A table maps the 2^b indices that workers send to values 0..g that the aggregator adds up.\n\
+    after_help = "A table maps the 2^b indices that workers send to values 0..g that the aggregator adds up. \
                   The one computed here is provably optimal for normally distributed coordinates.\n\n\
                   Examples:\n  \
                   thc table -b 4 -g 30 -p 1/32          the table of the paper's testbed\n  \
@@ -176,8 +178,8 @@ struct TableArgs {
 #[derive(Args)]
 #[command(
     after_help = "All workers hold the same vector of log-normal coordinates, as in the paper. They transform and quantize it; \
-                        the mean\nthat the sums give is compared with the exact one. Sums that exceed 8 bits use 16-bit lanes. Theory says \
-                        quantization\nerror / n + truncation error.\n\n\
+                        the mean that the sums give is compared with the exact one. Sums that exceed 8 bits use 16-bit lanes. Theory says \
+                        quantization error / n + truncation error.\n\n\
                         Examples:\n  \
                         thc nmse -b 4 -g 30 -p 1/32 -n 4\n  \
                               thc nmse -b 2 -g 34 -p 1/512 -n 10 --trials 100 --json"
@@ -242,11 +244,18 @@ pub fn finish(done: std::result::Result<Result<()>, clap::Error>) -> ExitCode {
     match done {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
-            eprintln!("thc: {error}");
+            if error.exit_status() != 0 {
+                complain(&error);
+            }
             ExitCode::from(error.exit_status())
         }
         Err(error) => refuse(&error),
     }
+}
+
+/// Writes a line on stderr. A closed stderr is no reason to panic.
+fn complain(line: &dyn std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "thc: {line}");
 }
 
 /// Replaces this process by the program thc-studies.
@@ -277,7 +286,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         .filter(|line| !line.is_empty())
         .collect();
     let line = lines.join(" ");
-    eprintln!("thc: {} (see --help)", line.strip_prefix("error: ").unwrap_or(&line));
+    complain(&format_args!("{} (see --help)", line.strip_prefix("error: ").unwrap_or(&line)));
     ExitCode::from(2)
 }
 

@@ -15,10 +15,10 @@ Examples:
     thc-controller counters
     watch -n 1 thc-controller counters train
 
-Columns: IN SUMS packets that opened a slot or were added to one; TWICE packets that had arrived already
-(their results were lost or late); LATE packets after the quorum; STALE packets of an older round; SILENT time
-since the last packet; RTT round trip as the worker reports it. The controller reads the targets once a second;
-rates are in its metrics.";
+Columns: IN SUMS packets that opened a slot or were added to one; TWICE packets that had arrived
+already (their results were lost or late); LATE packets after the quorum; STALE packets of an
+older round; SILENT time since the last packet; RTT round trip as the worker reports it. The
+controller reads the targets once a second; rates are in its metrics.";
 
 /// Flags of `counters`.
 #[derive(Args, Debug)]

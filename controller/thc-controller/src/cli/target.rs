@@ -41,7 +41,7 @@ pub async fn run(command: TargetCommand, connection: Connection, json: bool) -> 
             let list = client.list_targets(ListTargetsRequest {}).await?.into_inner();
             let target = list.targets.iter().find(|target| target.name == name);
             let target = target.ok_or_else(|| {
-                Failure::error(format!("there is no target {name:?}: `target list` shows those there are"))
+                Failure::error(format!("there is no target {name:?}: see `thc-controller target list`"))
             })?;
             if json { print_json(target)? } else { print(&description(target))? }
         }

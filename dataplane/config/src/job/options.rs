@@ -15,7 +15,7 @@ use crate::job::tables::TableOptions;
 #[derive(Args, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct JobOptions {
-    /// The job's number, 0 to 65535
+    /// The job's number, 0 to 65535 [default for flags: 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub job: Option<u64>,
     /// The secret with which workers join, 32 bits, as 0x1234abcd or decimal

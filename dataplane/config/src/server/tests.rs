@@ -420,7 +420,7 @@ mod flags {
         let both = lay_flags(SMALL, no_server(), flags).unwrap();
         assert_eq!(both.jobs.iter().map(|job| job.config.job.0).collect::<Vec<_>>(), [1, 3]);
         let incomplete = JobOptions { workers: Some(2), ..JobOptions::default() };
-        assert!(lay_flags("", no_server(), incomplete).unwrap_err().contains("job is missing"));
+        assert!(lay_flags("", no_server(), incomplete).unwrap_err().contains("job 1: cookie is missing"));
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub enum SessionError {
         refused: Norm,
     },
     /// The aggregator answers, but not all workers have sent.
-    #[error("still missing after {} s: {}; check that they run, or wait longer", seconds(*waited), Workers(*missing))]
+    #[error("still missing after {} s: {}; check that all run, or raise the timeout", seconds(*waited), Workers(*missing))]
     Missing {
         /// One bit per worker that is not in the slot all wait for.
         missing: u64,
@@ -66,7 +66,7 @@ pub enum SessionError {
         waited: Duration,
     },
     /// The aggregator answers, but not all racks have sent.
-    #[error("still missing after {} s: {}; check that they run, or wait longer", seconds(*waited), OfRacks(*missing))]
+    #[error("still missing after {} s: {}; check that all run, or raise the timeout", seconds(*waited), OfRacks(*missing))]
     MissingRacks {
         /// One bit per rack that is not in the slot all wait for.
         missing: u64,

@@ -105,7 +105,7 @@ pub enum JoinError {
         waited: Duration,
     },
     /// Not all came.
-    #[error("{} did not join job {job} within {} s: check that they were started, or wait longer", crate::worker::Workers(*missing), waited.as_secs())]
+    #[error("{} did not join job {job} within {} s: check that all were started, or wait longer", crate::worker::Workers(*missing), waited.as_secs())]
     Missing {
         /// The job.
         job: JobId,

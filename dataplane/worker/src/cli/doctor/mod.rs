@@ -11,7 +11,6 @@ use check::{Check, Verdict};
 use serde::Serialize;
 pub use server::Known;
 use std::fmt;
-use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 use thc_transport::{Backend, Idle, TransportError};
@@ -50,7 +49,7 @@ pub struct Report {
 pub fn run(visit: &Visit) -> anyhow::Result<bool> {
     let report = examine(visit, Path::new("/"));
     let text = if visit.json { serde_json::to_string_pretty(&report)? } else { report.to_string() };
-    writeln!(std::io::stdout(), "{text}")?;
+    crate::cli::print(text)?;
     Ok(report.verdict != Verdict::Wrong)
 }
 

@@ -13,6 +13,7 @@ use super::spans::Spans;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use thc_config::values::Size;
 use thc_protocol::MAX_WORKERS;
 use thc_ps::ServerConfig;
 use thc_worker::{ControllerUrl, GroupConfig, Mode};
@@ -20,20 +21,20 @@ use thc_worker::{ControllerUrl, GroupConfig, Mode};
 const EXAMPLES: &str = "\
 Examples:
   A parameter server and two workers that average their gradients:
-    thc-ps --job 1 --workers 2 --cookie 0x1234 &
+    thc-ps --workers 2 --cookie 0x1234 &
     thc-worker --worker 0 --cookie 0x1234 --input a.npy --output mean-a.npy &
     thc-worker --worker 1 --cookie 0x1234 --input b.npy --output mean-b.npy
 
-  Four hosts without a dedicated server, each of which serves a share of the slots; host i runs:
+  Four hosts without a dedicated server, each of which serves a share of it; the first runs:
     thc-worker --colocated 10.0.0.1:9000,10.0.0.2:9000,10.0.0.3:9000,10.0.0.4:9000 \\
-        --worker i --cookie 0x1234 --input a.npy --output mean-a.npy
+        --worker 0 --cookie 0x1234 --input a.npy --output mean-a.npy
 
   Measure ten all-reduces of 64 MiB, without files:
-    thc-worker --worker 0 --cookie 0x1234 --coordinates 16777216 --repeat 10 --json
+    thc-worker --worker 0 --cookie 0x1234 --coordinates 16Mi --repeat 10 --json
 
   A job with two tables; the first million coordinates travel in 2 bits, the rest uncompressed:
     thc-ps --job 1 --workers 2 --cookie 0x1234 --tables bits=2 &
-    thc-worker --worker 0 --cookie 0x1234 --coordinates 1048576 --plan 2/8:1000000,raw
+    thc-worker --worker 0 --cookie 0x1234 --coordinates 1Mi --plan 2/8:1000000,raw
 
   Settings from a file, and the cookie from the environment:
     THC_COOKIE=0x1234 thc-worker --config worker.toml --worker 0 --input a.safetensors
@@ -42,9 +43,9 @@ Examples:
     thc-worker --ps thc://127.0.0.1:9700/train --input a.npy --output mean-a.npy
 
   Bypass the kernel, through a NIC that DPDK drives or over shared memory (docs/dpdk.md):
-    thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1:9000 --coordinates 16777216 \\
+    thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1 --coordinates 16Mi \\
         --io dpdk --dpdk-device 0000:3b:00.0 --dpdk-address 10.0.0.2/24
-    thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1:9000 --coordinates 16777216 \\
+    thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1 --coordinates 16Mi \\
         --io dpdk --dpdk-address 10.0.0.2/24 --dpdk-hugepages=false \\
         --dpdk-device net_memif0,role=client,id=0,socket-abstract=no,socket=/tmp/thc.sock
 
@@ -59,8 +60,8 @@ Exit status: 0 done, 1 failed, 2 wrong flags or configuration.";
 pub struct Flags {
     #[command(subcommand)]
     command: Option<Subcommands>,
-    /// TOML file with the flags of "Group" and "Work" below as keys, in snake case, and those of "DPDK",
-    /// without dpdk-, in its section [dpdk]; flags override it
+    /// TOML file; flags override it. Its keys are the flags of "Group" and "Work" below, in snake case, and those of
+    /// "DPDK", without dpdk-, in its section [dpdk]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print the report as JSON on stdout
@@ -81,6 +82,21 @@ enum Subcommands {
     /// Check whether a run with these flags will work on this host, and report what prevents it
     Doctor(DoctorFlags),
 }
+
+/// The options that `-h` shows.
+const SHORT: [&str; 11] = [
+    "config",
+    "ps",
+    "colocated",
+    "job",
+    "worker",
+    "cookie",
+    "input",
+    "output",
+    "coordinates",
+    "repeat",
+    "json",
+];
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -139,7 +155,8 @@ impl Flags {
             let work = arg.get_help_heading() == Some("Work");
             if work { arg.hide(true) } else { arg }
         };
-        let command = Flags::command().mut_subcommand("doctor", |doctor| doctor.mut_args(hide));
+        let command = thc_config::help::shorten(Flags::command(), &SHORT);
+        let command = command.mut_subcommand("doctor", |doctor| doctor.mut_args(hide));
         Flags::from_arg_matches_mut(&mut command.try_get_matches()?)
     }
 
@@ -183,15 +200,15 @@ impl Flags {
         let source = match (keys.input, keys.coordinates) {
             (Some(input), None) => TensorSource::File { input, output: keys.output },
             (None, Some(_)) if keys.output.is_some() => {
-                return Err("output needs input: nobody has use for the mean of made-up coordinates".into());
+                return Err("--output needs --input: made-up coordinates have no mean to keep".into());
             }
-            (None, Some(0)) => return Err("coordinates is 0: give at least 1".into()),
-            (None, Some(count)) if count > MOST_COORDINATES => {
+            (None, Some(Size(0))) => return Err("coordinates is 0: give at least 1".into()),
+            (None, Some(Size(count))) if count as u64 > MOST_COORDINATES => {
                 return Err(format!(
                     "coordinates is {count}: one all-reduce has {MOST_COORDINATES} at most, give fewer and --repeat"
                 ));
             }
-            (None, Some(count)) => TensorSource::MadeUp(count as usize),
+            (None, Some(Size(count))) => TensorSource::MadeUp(count),
             (Some(_), Some(_)) => {
                 return Err("input and coordinates exclude each other: give one of them".into());
             }
