@@ -109,8 +109,7 @@ impl TableOptions {
     fn solve(&self, job: u16, workers: u16, racks: Option<&Racks>) -> Result<Table, ConfigError> {
         let section = Section::Job(job);
         let given = self.bits.unwrap_or(DEFAULT_BITS);
-        // In racks there may be any number of workers.
-        let narrow = racks.is_none() || u64::from(workers) * ((1 << given.min(8)) - 1) <= 255;
+        let narrow = u64::from(workers) * ((1 << given.min(8)) - 1) <= 255;
         let default = if given == 8 || !narrow { 16 } else { 8 };
         let lane = self.lane.unwrap_or(default);
         let value = |key, value: u64, mend: &str| ConfigError::Value {

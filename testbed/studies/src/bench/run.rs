@@ -28,8 +28,6 @@ const ROW: u64 = 4 << 20;
 const MOST_CALLS: u64 = 64;
 /// The job's seed, so that all places give the same bits.
 const SEED: u32 = 7;
-/// Lanes of 8 bits hold the sums of so many workers.
-const NARROW: u8 = 17;
 /// The largest error of a mean: far beyond what the table costs, far below a mean of something else.
 const MOST_ERROR: f64 = 0.1;
 /// One of the settings asked for.
@@ -125,9 +123,6 @@ fn server(setting: &Setting, cookie: u32, at: SocketAddr, share: Option<(usize, 
         text += &format!("share = \"{share}/{}\"\nshares = [{}]\n", all.len(), list.join(", "));
     }
     text += &format!("[[job]]\njob = 1\ncookie = {cookie}\nseed = {SEED}\nworkers = {}\n", setting.workers);
-    if setting.workers > NARROW {
-        text += "lane = 16\n";
-    }
     text
 }
 
