@@ -1,7 +1,7 @@
 # The targets for developers. `make` without a target lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo testbed test check fuzz soak soak-async hostile kills kills-async awaits systemd site wheels deb bench bench-torch bench-allreduce p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
+.PHONY: help demo testbed test check fuzz soak soak-async hostile kills kills-async awaits systemd site wheels deb release bench bench-torch bench-allreduce p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -181,6 +181,9 @@ wheels: toolchain ## Wheels of the Python package for x86-64 and aarch64, any Li
 deb: toolchain $(filter dpdk,$(IO)) ## The Debian package of thc-ps, thc-controller and thc-model for this machine: target/deb (IO=dpdk: with DPDK)
 	cargo build --profile dist --package thc-ps --package thc-controller --package thc-model --bins $(if $(filter dpdk,$(IO)),--features dpdk)
 	packaging/debian/build "$(CARGO_TARGET_DIR)/dist" "$(CARGO_TARGET_DIR)/deb"
+
+release: wheels deb ## All that a release has, with checksums, in target/thc-VERSION: wheels, Debian package, container image
+	packaging/release "$(CARGO_TARGET_DIR)"
 
 site: toolchain ## The documentation as a site, with the API of Rust and Python: target/site/index.html
 	.ci/site
