@@ -1,12 +1,46 @@
-//! The help of the programs: `-h` shows the most used options, `--help` shows all.
+//! The help of the programs: `-h` shows the most used options, `--help` shows all; completions and the manual page.
 
-use clap::{Arg, Command};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgMatches, Command};
+use clap_complete::Shell;
 
 /// The widest line of any help.
 pub const WIDTH: usize = 96;
 
+/// Reads the command line. `-h` shows the options `short`.
+///
+/// # Errors
+/// As [`Command::try_get_matches`]. Completions and manual pages are such errors, as help is, which print on stdout.
+pub fn read(command: Command, short: &[&str]) -> Result<ArgMatches, clap::Error> {
+    let generate = Arg::new("generate")
+        .long("generate")
+        .value_name("SHELL|man")
+        .value_parser(["bash", "zsh", "fish", "man"])
+        .exclusive(true)
+        .help("Print completions for a shell, or the manual page");
+    // A command without arguments still shows its help where it needs a subcommand.
+    let mut command = shorten(command.arg(generate), short).subcommand_required(false);
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    match matches.get_one::<String>("generate") {
+        None => Ok(matches),
+        Some(what) => Err(clap::Error::raw(ErrorKind::DisplayHelp, generated(command, what)?)),
+    }
+}
+
+fn generated(mut command: Command, what: &str) -> Result<String, clap::Error> {
+    let mut text = Vec::new();
+    match what.parse::<Shell>() {
+        Ok(shell) => {
+            let name = command.get_name().to_owned();
+            clap_complete::generate(shell, &mut command, name, &mut text);
+        }
+        Err(_) => clap_mangen::Man::new(command).render(&mut text)?,
+    }
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
 /// Makes `-h` show only the options `short`, each with its first clause and its default, and no examples.
-pub fn shorten(command: Command, short: &[&str]) -> Command {
+fn shorten(command: Command, short: &[&str]) -> Command {
     let examples = command.get_after_help().cloned().unwrap_or_default();
     command
         .mut_args(|arg| shorten_option(arg, short))
@@ -28,6 +62,7 @@ fn shorten_option(arg: Arg, short: &[&str]) -> Arg {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -43,5 +78,9 @@ mod tests {
         assert!(short.contains("Address [default: none]\n") && !short.contains("rare"), "{short}");
         let long = command.render_long_help().to_string();
         assert!(long.contains("or another. More") && long.contains("Examples: p --rare"), "{long}");
+        for what in ["bash", "zsh", "fish", "man"] {
+            let text = generated(command.clone(), what).unwrap();
+            assert!(text.contains("rare") && text.contains("used"), "{what}: {text}");
+        }
     }
 }

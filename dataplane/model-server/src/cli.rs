@@ -136,8 +136,7 @@ impl Flags {
     /// Reads the command line: the flags, and a server's configuration among the matches.
     pub fn read() -> Result<(Self, ArgMatches), clap::Error> {
         let command = ModelServerConfig::augment_args_for_update(Self::command());
-        let command = help::shorten(ModelJobConfig::augment_args_for_update(command), &SHORT);
-        let matches = command.try_get_matches()?;
+        let matches = help::read(ModelJobConfig::augment_args_for_update(command), &SHORT)?;
         Ok((Self::from_arg_matches(&matches)?, matches))
     }
 

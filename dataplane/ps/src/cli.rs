@@ -102,8 +102,7 @@ const SHORT: [&str; 11] =
 impl Flags {
     /// Reads the command line.
     pub fn read() -> Result<Flags, clap::Error> {
-        let command = help::shorten(Flags::command(), &SHORT);
-        Flags::from_arg_matches_mut(&mut command.try_get_matches()?)
+        Flags::from_arg_matches_mut(&mut help::read(Flags::command(), &SHORT)?)
     }
 
     /// File and flags together.

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
+use thc_config::{help, logs::print_error};
 use thc_netns::Rate;
 use thc_ps::Fraction;
 
@@ -28,7 +29,6 @@ const TEXT: &str = "/usr/share/common-licenses/GPL-3";
     name = "thc",
     version,
     about = "Compressed all-reduce for training: see it work, and see its tables and errors",
-    max_term_width = 96,
     after_help = "Start with `thc demo`: it trains a small language model on four workers whose gradients are \
                   averaged in compressed form, and compares with exact averaging.\n\n\
                   Examples:\n  \
@@ -236,7 +236,8 @@ fn loss(text: &str) -> std::result::Result<f64, String> {
 
 /// Parses the arguments, runs the command, and reports an error as one line.
 pub fn main() -> ExitCode {
-    finish(Cli::try_parse().map(|cli| execute(cli.command)))
+    let read = help::read(Cli::command(), &[]);
+    finish(read.and_then(|mut found| Cli::from_arg_matches_mut(&mut found)).map(|cli| execute(cli.command)))
 }
 
 /// Runs the command and returns its exit status. An error becomes one line.
@@ -245,17 +246,12 @@ pub fn finish(done: std::result::Result<Result<()>, clap::Error>) -> ExitCode {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
             if error.exit_status() != 0 {
-                complain(&error);
+                print_error(format_args!("thc: {error}"));
             }
             ExitCode::from(error.exit_status())
         }
         Err(error) => refuse(&error),
     }
-}
-
-/// Writes a line on stderr. A closed stderr is no reason to panic.
-fn complain(line: &dyn std::fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "thc: {line}");
 }
 
 /// Replaces this process by the program thc-studies.
@@ -286,7 +282,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         .filter(|line| !line.is_empty())
         .collect();
     let line = lines.join(" ");
-    complain(&format_args!("{} (see --help)", line.strip_prefix("error: ").unwrap_or(&line)));
+    print_error(format_args!("thc: {} (see --help)", line.strip_prefix("error: ").unwrap_or(&line)));
     ExitCode::from(2)
 }
 

@@ -39,6 +39,9 @@ fn a_wrong_configuration_is_named_with_its_line() {
     std::fs::write(&file, "[controller]\nlisten = \"127.0.0.1:0\"\nlissten = 3\n").unwrap();
     let ended = run(&["run", "--config", file.to_str().unwrap()], &[]);
     says(&ended, 2, &["c.toml", "line 3", "lissten"]);
+    std::fs::write(&file, "[[job]]\nname = \"a\"\nwrokers = 3\n").unwrap();
+    let ended = run(&["run", "--config", file.to_str().unwrap()], &[]);
+    says(&ended, 2, &["c.toml", "line 3", "wrokers"]);
 }
 
 #[test]

@@ -155,9 +155,8 @@ impl Flags {
             let work = arg.get_help_heading() == Some("Work");
             if work { arg.hide(true) } else { arg }
         };
-        let command = thc_config::help::shorten(Flags::command(), &SHORT);
-        let command = command.mut_subcommand("doctor", |doctor| doctor.mut_args(hide));
-        Flags::from_arg_matches_mut(&mut command.try_get_matches()?)
+        let command = Flags::command().mut_subcommand("doctor", |doctor| doctor.mut_args(hide));
+        Flags::from_arg_matches_mut(&mut thc_config::help::read(command, &SHORT)?)
     }
 
     /// Reads the file, if any, and checks everything.
