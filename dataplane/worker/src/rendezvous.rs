@@ -106,11 +106,7 @@ pub(crate) fn rendezvous(
             Some(JoinEvent::Failed(error)) => return Err(error.into()),
             Some(JoinEvent::Pending(joined, workers)) if joined != shown => {
                 shown = joined;
-                tracing::info!(
-                    "waiting: {} of {workers} workers of job {} have joined",
-                    joined.count_ones(),
-                    config.job
-                );
+                tracing::info!("{} of {workers} workers of job {} are here", joined.count_ones(), config.job);
             }
             Some(JoinEvent::PendingRacks(joined, racks)) if joined != shown => {
                 shown = joined;

@@ -235,7 +235,7 @@ impl<I: PacketIo> Engine<I> {
         if lost * MANY_LOST >= of && now >= self.reported + REPORT {
             self.reported = now;
             let part = 100.0 * lost as f64 / of as f64;
-            tracing::warn!("{part:.1} % of the coordinates of a mean were lost and count as zero");
+            tracing::warn!("{part:.1} % of a mean were given up and count as zero");
         }
     }
 }
