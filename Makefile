@@ -42,16 +42,15 @@ comma := ,
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Variables: ARGS (for thc demo, bench-torch and bench-allreduce), AGGREGATOR (demo, testbed), WORKERS, RATE, CMD (testbed), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), COUNT (kills, kills-async, soak-async), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
-demo: toolchain $(filter dpdk,$(AGGREGATOR)) ## Build, then train a small model through THC and compare with exact averaging
+demo: toolchain $(filter dpdk,$(AGGREGATOR)) ## Build, then train a small model through THC and compare with exact averaging (AGGREGATOR=ps, ARGS for thc demo)
 	cargo build --profile demo --package thc-demo --package thc-ps --bins \
 	    $(if $(filter controller bmv2,$(AGGREGATOR)),--package thc-controller,--no-default-features --features thc-ps/cli) \
 	    $(if $(filter dpdk,$(AGGREGATOR)),--features thc-demo/dpdk$(comma)thc-ps/dpdk)
 	@"$(CARGO_TARGET_DIR)"/demo/thc demo --aggregator $(AGGREGATOR) $(ARGS)
 
 # The testbed, as root: make testbed WORKERS=4 AGGREGATOR=ps, shares or bmv2 RATE=1gbit CMD='thc-worker --ps $$THC_PS --coordinates 16777216'
-testbed: toolchain ## Hosts with links of RATE, an aggregator, and CMD on each of WORKERS hosts, or a shell (as root)
+testbed: toolchain ## Hosts with links of RATE, an AGGREGATOR, and CMD on each of WORKERS hosts, or a shell (as root)
 	cargo build --release --package thc-demo --package thc-ps --package thc-controller --package thc-worker --bins
 	@PATH="$(CARGO_TARGET_DIR)/release:$$PATH" thc testbed --workers $(or $(WORKERS),4) --aggregator $(AGGREGATOR) \
 	    --rate $(or $(RATE),1gbit) $(if $(CMD),--command '$(CMD)')
@@ -65,7 +64,7 @@ check: deps fmt clippy ## The quick half of `make test`: formatting, clippy, all
 
 # Tests wait more than they compute, so compilers share the cores with them, at a lower priority. Clippy begins when nextest has
 # checked that everything is built, since both need the same lock.
-test: deps packages guest-kernel fmt ## Formatting, clippy, all tests, doc tests (THC_REQUIRE=all: what cannot run here is an error)
+test: deps packages guest-kernel fmt ## Formatting, clippy, all tests, doc tests (THC_REQUIRE=all: what cannot run here is an error; TEST_TIMEOUT=40m)
 	@mkdir -p "$(CARGO_TARGET_DIR)" && : >"$$THC_NOT_RUN"
 	@for release in newest oldest; do .ci/torch-environment $$release ahead; done >"$(CARGO_TARGET_DIR)/torch-ahead.log" 2>&1 &
 	@$(BOUNDED); \
@@ -102,7 +101,7 @@ soak: toolchain ## Jobs in virtual time in which everything goes wrong (COUNT=10
 	"$(CARGO_TARGET_DIR)"/release/thc-soak $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) \
 	    $(if $(TRACE),--trace $(TRACE)) $(if $(JOBS),--jobs $(JOBS))
 
-bench: toolchain packages ## Run all benchmarks; results in target/bench/*.json and as one table
+bench: toolchain packages ## Run all benchmarks, or BENCH=name; results in target/bench/*.json and as one table
 	@rm -f "$(CARGO_TARGET_DIR)"/bench/*.json
 	cargo build --profile bench --workspace --bin thc-ps --bin thc-worker $(FEATURES)
 	@status=0; \
