@@ -1,7 +1,7 @@
 # The targets for developers. `make` without a target lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo testbed test check fuzz soak soak-async hostile kills kills-async awaits systemd site wheels deb bench bench-torch bench-allreduce p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
+.PHONY: help demo testbed test check fuzz soak soak-async hostile kills kills-async awaits systemd site wheels deb release bench bench-torch bench-allreduce p4 p4-front p4-tofino lint deps toolchain packages guest-kernel dpdk fmt clippy
 
 SHELL := /bin/sh
 
@@ -42,9 +42,8 @@ comma := ,
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'Variables: ARGS (for thc demo, bench-torch and bench-allreduce), AGGREGATOR (demo, testbed), WORKERS, RATE, CMD (testbed), BENCH (a benchmark by name), TIME, TARGET, JOBS (fuzz), COUNT, SEED, TRACE, JOBS (soak), COUNT (kills, kills-async, soak-async), TEST_TIMEOUT, CARGO_TARGET_DIR.'
 
-demo: toolchain $(filter dpdk,$(AGGREGATOR)) ## Build, then train a small model through THC and compare with exact averaging
+demo: toolchain $(filter dpdk,$(AGGREGATOR)) ## Build, then train a small model through THC and compare with exact averaging (AGGREGATOR=ps, ARGS for thc demo)
 	cargo build --profile demo --package thc-demo --package thc-ps --bins \
 	    $(if $(filter controller interpreted bmv2,$(AGGREGATOR)),--package thc-controller,--no-default-features --features thc-ps/cli) \
 	    $(if $(filter interpreted,$(AGGREGATOR)),--package thc-v1model) \
@@ -52,7 +51,7 @@ demo: toolchain $(filter dpdk,$(AGGREGATOR)) ## Build, then train a small model 
 	@"$(CARGO_TARGET_DIR)"/demo/thc demo --aggregator $(AGGREGATOR) $(ARGS)
 
 # The testbed, as root: make testbed WORKERS=4 AGGREGATOR=ps, shares or bmv2 RATE=1gbit CMD='thc-worker --ps $$THC_PS --coordinates 16777216'
-testbed: toolchain ## Hosts with links of RATE, an aggregator, and CMD on each of WORKERS hosts, or a shell (as root)
+testbed: toolchain ## Hosts with links of RATE, an AGGREGATOR, and CMD on each of WORKERS hosts, or a shell (as root)
 	cargo build --release --package thc-demo --package thc-ps --package thc-controller --package thc-worker --bins
 	@PATH="$(CARGO_TARGET_DIR)/release:$$PATH" thc testbed --workers $(or $(WORKERS),4) --aggregator $(AGGREGATOR) \
 	    --rate $(or $(RATE),1gbit) $(if $(CMD),--command '$(CMD)')
@@ -66,7 +65,7 @@ check: deps fmt clippy ## The quick half of `make test`: formatting, clippy, all
 
 # Tests wait more than they compute, so compilers share the cores with them, at a lower priority. Clippy begins when nextest has
 # checked that everything is built, since both need the same lock.
-test: deps packages guest-kernel fmt ## Formatting, clippy, all tests, doc tests (THC_REQUIRE=all: what cannot run here is an error)
+test: deps packages guest-kernel fmt ## Formatting, clippy, all tests, doc tests (THC_REQUIRE=all: what cannot run here is an error; TEST_TIMEOUT=40m)
 	@mkdir -p "$(CARGO_TARGET_DIR)" && : >"$$THC_NOT_RUN"
 	@for release in newest oldest; do .ci/torch-environment $$release ahead; done >"$(CARGO_TARGET_DIR)/torch-ahead.log" 2>&1 &
 	@$(BOUNDED); \
@@ -103,9 +102,9 @@ soak: toolchain ## Jobs in virtual time in which everything goes wrong (COUNT=10
 	"$(CARGO_TARGET_DIR)"/release/thc-soak $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) \
 	    $(if $(TRACE),--trace $(TRACE)) $(if $(JOBS),--jobs $(JOBS))
 
-bench: toolchain packages ## Run all benchmarks; results in target/bench/*.json and as one table
+bench: toolchain packages ## Run all benchmarks, or BENCH=name; results in target/bench/*.json and as one table
 	@rm -f "$(CARGO_TARGET_DIR)"/bench/*.json
-	cargo build --release --workspace --bin thc-ps --bin thc-worker $(FEATURES)
+	cargo build --profile bench --workspace --bin thc-ps --bin thc-worker $(FEATURES)
 	@status=0; \
 	cargo bench --workspace $(FEATURES) --bench '$(BENCH)' --no-fail-fast || status=$$?; \
 	echo; awk -f .ci/bench-table.awk "$(CARGO_TARGET_DIR)"/bench/*.json || status=$$?; \
@@ -117,7 +116,7 @@ bench-torch: toolchain ## Train with PyTorch on shaped links: THC, gloo, torch's
 bench-allreduce: toolchain ## One all-reduce of 64 MiB by 4 workers on links of 1 Gb/s, colocated, against gloo (ARGS=--help)
 	@case '$(or $(ARGS),gloo)' in *gloo*) [ -n "$$THC_PYTHON" ] || .ci/torch-environment newest ahead ;; esac
 	THC_PYTHON="$${THC_PYTHON:-$(CARGO_TARGET_DIR)/python-venv-newest/bin/python}" \
-	    cargo run --quiet --release --package thc-studies -- bench allreduce $(if $(ARGS),$(ARGS),--against gloo)
+	    cargo run --quiet --profile dist --package thc-studies -- bench allreduce $(if $(ARGS),$(ARGS),--against gloo)
 
 hostile: toolchain ## 5 million hostile packets at a running job: same bits, goodput against noise (4 minutes; ARGS=--help)
 	cargo build --release --package thc-ps --package thc-worker --bins
@@ -180,8 +179,11 @@ wheels: toolchain ## Wheels of the Python package for x86-64 and aarch64, any Li
 	python/wheels
 
 deb: toolchain $(filter dpdk,$(IO)) ## The Debian package of thc-ps, thc-controller and thc-model for this machine: target/deb (IO=dpdk: with DPDK)
-	cargo build --release --package thc-ps --package thc-controller --package thc-model --bins $(if $(filter dpdk,$(IO)),--features dpdk)
-	packaging/debian/build "$(CARGO_TARGET_DIR)/release" "$(CARGO_TARGET_DIR)/deb"
+	cargo build --profile dist --package thc-ps --package thc-controller --package thc-model --bins $(if $(filter dpdk,$(IO)),--features dpdk)
+	packaging/debian/build "$(CARGO_TARGET_DIR)/dist" "$(CARGO_TARGET_DIR)/deb"
+
+release: wheels deb ## All that a release has, with checksums, in target/thc-VERSION: wheels, Debian package, container image
+	packaging/release "$(CARGO_TARGET_DIR)"
 
 site: toolchain ## The documentation as a site, with the API of Rust and Python: target/site/index.html
 	.ci/site

@@ -42,8 +42,9 @@ class JobOptions(TypedDict, total=False):
     """Number of the lookup table on the wire, 1 to 255 [default: derived from the job's number]"""
 
     lane: int | None
-    """Bits per summed coordinate sent down, 4 to 16; workers × granularity must fit [default: 8, or 16 with bits =
-    8; with shares the fewest, but at least 5 or 9, that workers × granularity fits]"""
+    """Bits per summed coordinate sent down, 4 to 16; workers × granularity must fit [default: 8, or 16 with bits = 8
+    or more workers than 8 bits hold; with shares the fewest, but at least 5 or 9, that workers × granularity
+    fits]"""
 
     tables: Sequence[str] | None
     """A further lookup table that workers may choose for a tensor, such as bits=2 or

@@ -68,6 +68,9 @@ fn the_package_runs_as_its_units_and_configurations_say() {
     let Some(root) = unpack_package(folder.path()) else { return };
     for file in [
         "usr/share/man/man1/thc-controller.1.gz",
+        "usr/share/man/man1/thc-model.1.gz",
+        "usr/share/man/man1/thc-ps.1.gz",
+        "usr/share/bash-completion/completions/thc-ps",
         "usr/share/doc/thc-servers/copyright",
         "usr/share/thc/thc.json",
         "usr/bin/thc-model",

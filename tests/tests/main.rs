@@ -13,6 +13,7 @@ mod dpdk_processes;
 mod dpdk_steering;
 mod file_lengths;
 mod groups;
+mod help;
 mod hostile;
 mod ipv6;
 mod kills;

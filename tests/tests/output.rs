@@ -42,7 +42,7 @@ fn an_output_that_cannot_be_is_refused_before_anybody_waits() {
     let header = [&(header.len() as u64).to_le_bytes()[..], header, &[0; 8]].concat();
     std::fs::write(&two, header).unwrap();
     for (input, output, says) in [
-        (input, path("no/such/out.f32"), "there is not a folder"),
+        (input, path("no/such/out.f32"), "there is no folder"),
         (input, path("in.f32/out.f32"), "is not a folder"),
         (input, path(""), "is a folder"),
         (input, dir.path().to_str().unwrap().to_owned(), "is a folder"),
@@ -56,7 +56,7 @@ fn an_output_that_cannot_be_is_refused_before_anybody_waits() {
     assert_eq!(names(dir.path()), ["in.f32", "two.safetensors"]);
     let end = expect_refusal(&["--coordinates", "9", "--output", &path("out.f32")]);
     assert_eq!(end.code, Some(2), "{end:?}");
-    assert!(end.err.contains("output needs input"), "{end:?}");
+    assert!(end.err.contains("--output needs --input"), "{end:?}");
 }
 
 #[test]

@@ -17,8 +17,7 @@ pub struct JobSection {
     #[arg(long = "target", value_name = "NAME", help_heading = "Aggregator")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
-    /// Deal the slots to these targets, a share to each; the first begins sessions [default: every target has all
-    /// slots]
+    /// Split the slots over these targets; the first one starts sessions [default: every target has all slots]
     #[arg(
         long,
         value_name = "NAME,…",

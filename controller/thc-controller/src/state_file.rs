@@ -125,8 +125,9 @@ impl StateFile {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(T::default()),
             Err(cause) => return Err(ControllerError::Read { path: path.clone(), cause }),
         };
-        let Head { format } = serde_json::from_slice(&text)
-            .map_err(|error| self.damage(format!("{error}; no file of this version of thc-controller")))?;
+        let Head { format } = serde_json::from_slice(&text).map_err(|error| {
+            self.damage(format!("{error}; not a state file of this version of thc-controller"))
+        })?;
         if format != FORMAT {
             return Err(self.damage(format!("its format is {format}, this thc-controller knows {FORMAT}")));
         }
@@ -218,7 +219,7 @@ mod tests {
             (text.replace("17", "\"x\""), "invalid type"),
             (text.replace("\"format\":1", "\"format\":3"), "format is 3, this thc-controller knows 1"),
             ("{".to_owned(), "EOF"),
-            ("{\"jobs\": {}}".to_owned(), "no file of this version"),
+            ("{\"jobs\": {}}".to_owned(), "not a state file of this version"),
         ] {
             assert_ne!(damaged, text);
             fs::write(&path, damaged).unwrap();

@@ -3,11 +3,13 @@
 //! * [`values`]: times, sizes, fractions and secrets, as users write them in files and as flags;
 //! * [`job`]: the keys of a job, their defaults, and the checked job that they become;
 //! * [`server`]: the options of a parameter server, and its checked configuration;
-//! * [`logs`]: events on stderr, as text or as JSON;
+//! * [`logs`]: events on stderr, as text or as JSON, and with them [`help`], the form of `-h` and `--help`;
 //! * [`metrics`]: OpenMetrics text, and the endpoint that serves it;
 //! * [`tls`]: certificates, read again when their files change.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "logs")]
+pub mod help;
 #[cfg(feature = "job")]
 pub mod job;
 #[cfg(feature = "logs")]

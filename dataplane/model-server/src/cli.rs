@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser};
+use thc_config::help;
 use thc_config::values::{Interval, Secret};
 use thc_model::{ClientConfig, ModelError, ModelJobConfig, ModelServerConfig};
 
@@ -32,17 +33,18 @@ Examples:
   See it at work, with four workers of which one is slow:
     torchrun --nproc_per_node 4 python/examples/asynchronous.py --slow 4
 
-The first worker that opens a model says what it is, in Rust by thc_model::Spec, in Python by thc.ModelSpec; the
-others must say the same.
+The first worker that opens a model says what it is, in Rust by thc_model::Spec, in Python by
+thc.ModelSpec; the others must say the same.
 
-Output: `ready ADDRESS:PORT` on stdout once workers can connect; events on stderr (RUST_LOG=debug for more);
-totals as JSON on stdout after SIGTERM or Ctrl-C, once everything is written.
-Exit status: 0 stopped by a signal; 1 cannot serve, for example because the port is in use;
-2 wrong flags or configuration.";
+Output: `ready ADDRESS:PORT` on stdout once workers can connect; events on stderr
+(RUST_LOG=debug for more); totals as JSON on stdout after SIGTERM or Ctrl-C, once everything is
+written.
+Exit status: 0 stopped by a signal; 1 cannot serve, for example because the port is in use; 2
+wrong flags or configuration.";
 
 /// THC model server: holds models that workers train asynchronously, in low precision both ways.
 #[derive(Parser, Debug)]
-#[command(name = "thc-model", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "thc-model", version, after_help = EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Flags {
     #[command(subcommand)]
@@ -59,6 +61,9 @@ pub struct Flags {
     #[arg(long, value_name = "PATH", conflicts_with = "secret", help_heading = "Job")]
     secret_file: Option<PathBuf>,
 }
+
+/// The options that `-h` shows.
+const SHORT: [&str; 7] = ["config", "metrics", "listen", "state", "durable", "name", "secret_file"];
 
 /// The commands of an administrator.
 #[derive(clap::Subcommand, Debug)]
@@ -130,7 +135,7 @@ impl Flags {
     /// Reads the command line: the flags, and a server's configuration among the matches.
     pub fn read() -> Result<(Self, ArgMatches), clap::Error> {
         let command = ModelServerConfig::augment_args_for_update(Self::command());
-        let matches = ModelJobConfig::augment_args_for_update(command).try_get_matches()?;
+        let matches = help::read(ModelJobConfig::augment_args_for_update(command), &SHORT)?;
         Ok((Self::from_arg_matches(&matches)?, matches))
     }
 

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::Value;
+use thc_config::logs::print_error;
 use thc_model::{Admin, ModelError};
 
 use crate::cli::Command;
@@ -15,7 +16,7 @@ pub fn run(command: Command) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("thc-model: {error}");
+            print_error(format_args!("thc-model: {error}"));
             if matches!(error, ModelError::Config(_)) {
                 ExitCode::from(crate::USAGE)
             } else {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::error::ErrorKind;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use thc_config::logs::print_error;
 use thc_model::{ModelServer, ModelServerConfig};
 
 /// How often signals are checked.
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
     let config = match flags.config(&matches) {
         Ok(config) => config,
         Err(error) => {
-            eprintln!("thc-model: {error}");
+            print_error(format_args!("thc-model: {error}"));
             return ExitCode::from(USAGE);
         }
     };

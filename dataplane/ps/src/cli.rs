@@ -2,16 +2,17 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
+use thc_config::help;
 use thc_ps::{ConfigError, JobOptions, ServerOptions};
 use thc_transport::{FaultRates, LossyConfig};
 
 const EXAMPLES: &str = "\
 Examples:
-  A job of 4 workers on this machine; g and p are chosen for 4 workers:
-    thc-ps --job 1 --workers 4 --cookie 0x1234abcd
+  Job 1, of 4 workers on this machine; g and p are chosen for 4 workers:
+    thc-ps --workers 4 --cookie 0x1234abcd
 
-  The same for workers on other machines, with the paper's table and the secret in the environment:
+  For workers on other machines, with the paper's table and the secret in the environment:
     THC_COOKIE=0x1234abcd thc-ps --listen 0.0.0.0:9000 --job 1 --workers 4 \\
         --bits 4 --granularity 30 --fraction 1/32
 
@@ -20,8 +21,10 @@ Examples:
 
   Two racks of 8 workers below a root; workers join their rack:
     thc-ps --listen 10.0.0.1:9000 --job 1 --racks 8,8 --cookie 0x1234abcd
-    thc-ps --listen 10.0.1.1:9000 --job 1 --racks 8,8 --cookie 0x1234abcd --rack 0 --root 10.0.0.1:9000
-    thc-ps --listen 10.0.2.1:9000 --job 1 --racks 8,8 --cookie 0x1234abcd --rack 1 --root 10.0.0.1:9000
+    thc-ps --listen 10.0.1.1:9000 --job 1 --racks 8,8 --cookie 0x1234abcd \\
+        --rack 0 --root 10.0.0.1:9000
+    thc-ps --listen 10.0.2.1:9000 --job 1 --racks 8,8 --cookie 0x1234abcd \\
+        --rack 1 --root 10.0.0.1:9000
 
   Complete each sum with 9 of 10 workers, and never repeat a packet:
     thc-ps --job 1 --workers 10 --cookie 0x1234abcd --quorum 9 \\
@@ -30,7 +33,7 @@ Examples:
   Jobs that a controller writes by P4Runtime; none at the start:
     thc-ps --listen 10.0.0.1:9000 --p4runtime 127.0.0.1:9559
 
-  The same for a controller on another host, with TLS, which needs a certificate of that authority:
+  For a controller on another host, with TLS, which needs a certificate of that authority:
     thc-ps --listen 10.0.0.1:9000 --p4runtime 10.0.0.1:9559 --p4runtime-cert tls/ps.pem \\
         --p4runtime-key tls/ps-key.pem --p4runtime-client-ca tls/ca.pem
 
@@ -44,20 +47,20 @@ Examples:
   Several jobs from a file; flags override it:
     thc-ps --config thc-ps.toml --listen 10.0.0.1:9000
 
-Flags of the groups above are also keys of the file, with _ for -: those of Server at its top, those
-of Job in its [[job]] sections (--slots is data_slots there), those of DPDK in a [dpdk] section, without
-dpdk- (--dpdk-device is devices there, a list), those of P4Runtime in a [p4runtime] section
-(--p4runtime is listen there), and its certificates in [p4runtime.tls].
+Flags of the groups above are also keys of the file, with _ for -: those of Server at its top,
+those of Job in its [[job]] sections (--slots is data_slots there), those of DPDK in a [dpdk]
+section, without dpdk- (--dpdk-device is devices there, a list), those of P4Runtime in a
+[p4runtime] section (--p4runtime is listen there), and its certificates in [p4runtime.tls].
 
-Output: `ready ADDRESS:PORT` on stdout once workers can join, and before it
-`p4runtime ADDRESS:PORT` if that is served; events on stderr (RUST_LOG=debug for more); totals on
-stdout after SIGTERM or Ctrl-C.
-Exit status: 0 stopped by a signal; 1 cannot serve, for example because the port is in use;
-2 wrong flags or configuration.";
+Output: `ready ADDRESS:PORT` on stdout once workers can join, and before it `p4runtime
+ADDRESS:PORT` if that is served; events on stderr (RUST_LOG=debug for more); totals on stdout
+after SIGTERM or Ctrl-C.
+Exit status: 0 stopped by a signal; 1 cannot serve, for example because the port is in use; 2
+wrong flags or configuration.";
 
 /// THC software parameter server: adds up the compressed gradients of training workers.
 #[derive(Parser, Debug)]
-#[command(name = "thc-ps", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "thc-ps", version, after_help = EXAMPLES)]
 pub struct Flags {
     /// Read this TOML file; flags override it
     #[arg(long, short, value_name = "PATH")]
@@ -92,7 +95,16 @@ fn probability(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The options that `-h` shows.
+const SHORT: [&str; 11] =
+    ["config", "listen", "job", "workers", "cookie", "bits", "shards", "racks", "p4runtime", "io", "json"];
+
 impl Flags {
+    /// Reads the command line.
+    pub fn read() -> Result<Flags, clap::Error> {
+        Flags::from_arg_matches_mut(&mut help::read(Flags::command(), &SHORT)?)
+    }
+
     /// File and flags together.
     pub fn options(mut self) -> Result<ServerOptions, ConfigError> {
         let file = match &self.config {

@@ -318,7 +318,7 @@ impl Control {
         } else if new && kind == Kind::Join {
             let count = joined.count_ones();
             tracing::info!(
-                "job {}: worker {} joined from {from}, {count} are here",
+                "job {}: worker {} joined from {from}, {count} joined so far",
                 header.job,
                 header.worker
             );

@@ -11,10 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::Parser;
 use clap::error::ErrorKind;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use thc_config::logs::LogFlags;
+use thc_config::logs::{LogFlags, print_error};
 use thc_ps::{Server, report};
 
 /// How often the program checks for signals and for a failure of the server.
@@ -23,7 +22,7 @@ const TICK: Duration = Duration::from_millis(50);
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let flags = match cli::Flags::try_parse() {
+    let flags = match cli::Flags::read() {
         Ok(flags) => flags,
         Err(error) => {
             let told = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
@@ -38,8 +37,8 @@ fn main() -> ExitCode {
         Err(error) => {
             let file = file.filter(|_| !matches!(error, thc_ps::ConfigError::Read { .. }));
             match file {
-                Some(file) => eprintln!("thc-ps: {}: {error}", file.display()),
-                None => eprintln!("thc-ps: {error}"),
+                Some(file) => print_error(format_args!("thc-ps: {}: {error}", file.display())),
+                None => print_error(format_args!("thc-ps: {error}")),
             }
             return ExitCode::from(USAGE);
         }

@@ -1,5 +1,6 @@
 //! Statistics for people: a line at the start and a table at the end.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use bytesize::ByteSize;
@@ -36,7 +37,8 @@ fn describe(job: &JobSetup) -> String {
         config.workers,
         first.bits,
         first.granularity,
-        Fraction(first.fraction),
+        // As many digits as anybody reads.
+        Fraction((first.fraction * 1e6).round() / 1e6),
         config.data_slots
     );
     if config.quorum < config.workers {
@@ -106,9 +108,17 @@ pub fn table(stats: &ServerStats) -> String {
     let c = &stats.control;
     let _ = writeln!(text, "control: {} packets, {} dropped, {} refused", c.packets, c.dropped, c.refused);
     let _ = writeln!(text, "memory: {} of jobs", ByteSize::b(stats.memory).display());
-    let drops: Vec<String> = stats.drops.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
-    let _ = writeln!(text, "dropped, of no job: {}", drops.join(", "));
+    let drops = reasons(&stats.drops);
+    if !drops.is_empty() {
+        let _ = writeln!(text, "dropped, of no job: {drops}");
+    }
     text
+}
+
+/// The reasons that have a count.
+fn reasons(drops: &BTreeMap<String, u64>) -> String {
+    let counted = drops.iter().filter(|(_, count)| **count > 0);
+    counted.map(|(reason, count)| format!("{reason} {count}")).collect::<Vec<_>>().join(", ")
 }
 
 fn row(text: &mut String, name: &str, worker: &WorkerStats) {
@@ -116,13 +126,8 @@ fn row(text: &mut String, name: &str, worker: &WorkerStats) {
     for event in Event::ALL {
         let _ = write!(text, " {:>10}", worker.count(event));
     }
-    let reasons: Vec<String> = worker
-        .drops
-        .iter()
-        .filter(|(_, count)| **count > 0)
-        .map(|(reason, count)| format!("{reason} {count}"))
-        .collect();
-    let _ = writeln!(text, " {:>10}  {}", worker.drop_count(), reasons.join(", "));
+    let counts = format!("{:>10}  {}", worker.drop_count(), reasons(&worker.drops));
+    let _ = writeln!(text, " {}", counts.trim_end());
 }
 
 #[cfg(test)]

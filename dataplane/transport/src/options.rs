@@ -34,10 +34,8 @@ pub fn backend(io: Option<IoName>, own: IpAddr, dpdk: &DpdkOptions) -> Result<Ba
         |backend, mend| TransportError::Setting { backend, key: "io", value: "not given".to_owned(), mend };
     match io {
         Some(IoName::Udp) => Ok(Backend::Udp),
-        Some(IoName::Dpdk) => {
-            let config = dpdk.config(own)?;
-            if cfg!(feature = "dpdk") { Ok(Backend::Dpdk(config)) } else { Err(TransportError::NoDpdk) }
-        }
+        Some(IoName::Dpdk) if !cfg!(feature = "dpdk") => Err(TransportError::NoDpdk),
+        Some(IoName::Dpdk) => dpdk.config(own).map(Backend::Dpdk),
         None if *dpdk != DpdkOptions::default() => {
             Err(unnamed("dpdk", "say io = \"dpdk\" (--io dpdk) too, or leave these settings out"))
         }
@@ -289,7 +287,7 @@ mod tests {
         for (change, says) in cases {
             let mut options = options();
             change(&mut options);
-            let error = choose(&options, Some(IoName::Dpdk)).unwrap_err().to_string();
+            let error = options.config(Ipv4Addr::UNSPECIFIED.into()).unwrap_err().to_string();
             assert!(error.starts_with(says), "{error}");
         }
     }

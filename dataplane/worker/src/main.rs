@@ -5,6 +5,7 @@ mod cli;
 use clap::error::ErrorKind;
 use cli::options::{Flags, Order};
 use std::process::ExitCode;
+use thc_config::logs::print_error;
 
 /// Exit status of wrong flags and configuration.
 const USAGE: u8 = 2;
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
     let order = match flags.order() {
         Ok(order) => order,
         Err(error) => {
-            eprintln!("thc-worker: {error}");
+            print_error(format_args!("thc-worker: {error}"));
             return ExitCode::from(USAGE);
         }
     };

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
+use thc_config::{help, logs::print_error};
 use thc_netns::Rate;
 use thc_ps::{Fraction, Method};
 
@@ -28,10 +29,11 @@ const TEXT: &str = "/usr/share/common-licenses/GPL-3";
     name = "thc",
     version,
     about = "Compressed all-reduce for training: see it work, and see its tables and errors",
-    after_help = "Start with `thc demo`: it trains a small language model on four workers whose gradients\n\
-                  are averaged in compressed form, and compares with exact averaging.\n\n\
+    after_help = "Start with `thc demo`: it trains a small language model on four workers whose gradients are \
+                  averaged in compressed form, and compares with exact averaging.\n\n\
                   Examples:\n  \
                   thc demo\n  \
+                  thc bench local\n  \
                   thc table -b 4 -g 30 -p 1/32\n  \
                   thc table -b 4 --workers 4\n  \
                   thc nmse -b 4 -g 30 -p 1/32 -n 4\n\n\
@@ -81,8 +83,8 @@ struct StudyArgs {
 
 #[derive(Args)]
 #[command(after_help = "Starts a parameter server (thc-ps) and worker processes on this machine, trains a \
-                        character-level\nlanguage model of about half a million parameters data-parallel through \
-                        THC,\nthen repeats the run with exact averaging: same initial parameters, same batches.\n\n\
+                        character-level language model of about half a million parameters data-parallel through \
+                        THC, then repeats the run with exact averaging: same initial parameters, same batches.\n\n\
                         Examples:\n  \
                         thc demo\n  \
                         thc demo --workers 8 --steps 200\n  \
@@ -126,9 +128,9 @@ struct DemoArgs {
 #[derive(Args)]
 #[command(
     after_help = "The command has THC_PS and THC_WORKER in its environment, and THC_COOKIE where no controller gives it; its lines \
-                        are printed\nwith the host's number. Without a command there is a shell on the first host, and the commands that enter the others.\n\n\
+                        are printed with the host's number. Without a command there is a shell on the first host, and the commands that enter the others.\n\n\
                         Examples:\n  \
-                        thc testbed --rate 1gbit --command 'thc-worker --ps $THC_PS --coordinates 16777216'\n  \
+                        thc testbed --rate 1Gb/s --command 'thc-worker --ps $THC_PS --coordinates 16Mi'\n  \
                         thc testbed --workers 2 --aggregator shares"
 )]
 struct TestbedArgs {
@@ -151,7 +153,7 @@ struct TestbedArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "A table maps the 2^b indices that workers send to values 0..g that the aggregator adds up.\n\
+    after_help = "A table maps the 2^b indices that workers send to values 0..g that the aggregator adds up. \
                   The one computed here is provably optimal for normally distributed coordinates.\n\n\
                   Examples:\n  \
                   thc table -b 4 -g 30 -p 1/32          the table of the paper's testbed\n  \
@@ -182,8 +184,8 @@ struct TableArgs {
 #[derive(Args)]
 #[command(
     after_help = "All workers hold the same vector of log-normal coordinates, as in the paper. They transform and quantize it; \
-                        the mean\nthat the sums give is compared with the exact one. Sums that exceed 8 bits use 16-bit lanes. Theory says \
-                        quantization\nerror / n + truncation error.\n\n\
+                        the mean that the sums give is compared with the exact one. Sums that exceed 8 bits use 16-bit lanes. Theory says \
+                        quantization error / n + truncation error.\n\n\
                         Examples:\n  \
                         thc nmse -b 4 -g 30 -p 1/32 -n 4\n  \
                               thc nmse -b 2 -g 34 -p 1/512 -n 10 --trials 100 --json"
@@ -240,7 +242,8 @@ fn loss(text: &str) -> std::result::Result<f64, String> {
 
 /// Parses the arguments, runs the command, and reports an error as one line.
 pub fn main() -> ExitCode {
-    finish(Cli::try_parse().map(|cli| execute(cli.command)))
+    let read = help::read(Cli::command(), &[]);
+    finish(read.and_then(|mut found| Cli::from_arg_matches_mut(&mut found)).map(|cli| execute(cli.command)))
 }
 
 /// Runs the command and returns its exit status. An error becomes one line.
@@ -248,7 +251,9 @@ pub fn finish(done: std::result::Result<Result<()>, clap::Error>) -> ExitCode {
     match done {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
-            eprintln!("thc: {error}");
+            if error.exit_status() != 0 {
+                print_error(format_args!("thc: {error}"));
+            }
             ExitCode::from(error.exit_status())
         }
         Err(error) => refuse(&error),
@@ -283,7 +288,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         .filter(|line| !line.is_empty())
         .collect();
     let line = lines.join(" ");
-    eprintln!("thc: {} (see --help)", line.strip_prefix("error: ").unwrap_or(&line));
+    print_error(format_args!("thc: {} (see --help)", line.strip_prefix("error: ").unwrap_or(&line)));
     ExitCode::from(2)
 }
 

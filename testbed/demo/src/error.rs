@@ -29,7 +29,9 @@ pub enum Error {
     #[error(transparent)]
     Worker(Box<thc_worker::WorkerError>),
     /// Virtual hosts cannot be created.
-    #[error("no hosts for the workers: {reason} (network namespaces need root, iproute2 and ethtool)")]
+    #[error(
+        "no hosts for the workers: {reason} (network namespaces need root, iproute2 and ethtool: apt-get install iproute2 ethtool)"
+    )]
     NoNetwork {
         /// The system's error.
         reason: String,
@@ -84,11 +86,12 @@ impl Error {
     }
 
     /// The exit status of a command that ends with this error: 2 for wrong arguments, 130 for an
-    /// interruption, 1 otherwise.
+    /// interruption, 0 if the reader of its output has gone, as `head` does, 1 otherwise.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Codec(_) => 2,
             Self::Interrupted => 130,
+            Self::Output(cause) if cause.kind() == std::io::ErrorKind::BrokenPipe => 0,
             _ => 1,
         }
     }

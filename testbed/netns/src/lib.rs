@@ -42,16 +42,16 @@ impl std::str::FromStr for Rate {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        let unit = match &text[end..] {
-            "mbit" => 1e6,
-            "gbit" => 1e9,
+        let unit = match text[end..].to_ascii_lowercase().as_str() {
+            "mbit" | "mb/s" => 1e6,
+            "gbit" | "gb/s" => 1e9,
             _ => 0.0,
         };
         let bits = text[..end].parse::<f64>().unwrap_or(0.0) * unit;
         if (1e6..=1e13).contains(&bits) {
             return Ok(Self(bits.round() as u64));
         }
-        Err("write a rate like 100mbit, 2.5gbit or 25gbit".to_owned())
+        Err("write a rate like 100mbit, 2.5gbit or 25Gb/s".to_owned())
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod crew;
+mod local;
 pub mod part;
 mod place;
 mod report;

@@ -15,6 +15,7 @@ use crate::simulate::SimulateArgs;
     name = "thc",
     bin_name = "thc",
     version,
+    max_term_width = 96,
     about = "Studies of THC: errors beside other schemes, benchmarks of processes, simulations",
     after_help = "The program thc has the same commands, and more: thc --help"
 )]

@@ -1,10 +1,10 @@
 //! Units in flags and tables: rates of links, sizes of tensors.
 
-use bytesize::ByteSize;
+use thc_config::values::Size;
 use thc_netns::Rate;
 
 /// Bytes of a tensor at most.
-const MOST: u64 = 1 << 32;
+const MOST: usize = 1 << 32;
 
 /// The rate of a link. `None` is the loopback interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,8 @@ impl std::str::FromStr for Link {
 /// # Errors
 /// A text that says how to write them.
 pub fn size(text: &str) -> Result<u64, String> {
-    match text.parse::<ByteSize>() {
-        Ok(ByteSize(bytes)) if (4..=MOST).contains(&bytes) && bytes.is_multiple_of(4) => Ok(bytes),
+    match text.parse::<Size>() {
+        Ok(Size(bytes)) if (4..=MOST).contains(&bytes) && bytes.is_multiple_of(4) => Ok(bytes as u64),
         _ => Err("write a size like 64KiB or 64MiB, of whole f32, at most 4GiB".to_owned()),
     }
 }
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn rates() {
-        assert_eq!("2.5gbit".parse(), Ok(Rate(2_500_000_000)));
+        assert_eq!("2.5Gb/s".parse(), Ok(Rate(2_500_000_000)));
         assert_eq!("2.5gbit".parse(), Ok(Link(Some(Rate(2_500_000_000)))));
         assert_eq!("loopback".parse(), Ok(Link(None)));
         for wrong in ["", "1", "0gbit", "1kbit", "10gbps", "gbit", "-1gbit"] {
@@ -58,6 +58,7 @@ mod tests {
         assert_eq!(size("64MiB"), Ok(64 << 20));
         assert_eq!(size("1.5 KiB"), Ok(1536));
         assert_eq!(size("4"), Ok(4));
+        assert_eq!(size("1e6"), Ok(1_000_000));
         for wrong in ["", "MiB", "-1KiB", "3", "8GiB", "nan", "1e9KiB"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }

@@ -1,6 +1,7 @@
 //! A switch of this machine's UDP sockets that runs the program for BMv2.
 #![forbid(unsafe_code)]
 
+use std::io::Write;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::process::ExitCode;
 
@@ -17,6 +18,7 @@ use thc_v1model::Cable;
 #[command(
     name = "thc-v1model",
     version,
+    max_term_width = 96,
     after_help = "Example:\n  thc-v1model --listen 127.0.0.1:9000 --p4runtime 127.0.0.1:9559 --hosts 4"
 )]
 struct Flags {
@@ -42,7 +44,7 @@ fn main() -> ExitCode {
     match run(&flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("thc-v1model: {error:#}");
+            let _ = writeln!(std::io::stderr(), "thc-v1model: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -55,7 +57,7 @@ fn run(flags: &Flags) -> anyhow::Result<()> {
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind(flags.p4runtime).await;
         let listener = listener.with_context(|| format!("--p4runtime {}", flags.p4runtime))?;
-        println!("ready {}", listener.local_addr()?);
+        let _ = writeln!(std::io::stdout(), "ready {}", listener.local_addr()?);
         let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
         let end = async move {
             tokio::select! {

@@ -26,7 +26,7 @@ fn read(name: &str, data: &[u8]) -> Option<Vec<Tensor>> {
         }
     };
     let coordinates: usize = tensors.iter().map(|tensor| tensor.data.len()).sum();
-    assert!(coordinates * 4 <= data.len());
+    assert!(coordinates * 2 <= data.len());
     for tensor in &tensors {
         assert_eq!(tensor.shape.iter().product::<usize>(), tensor.data.len());
     }

@@ -4,6 +4,7 @@ use super::connection::Connection;
 use super::terminal::{Failure, ask, print, print_json};
 use clap::Args;
 use std::path::PathBuf;
+use thc_config::logs::print_error;
 use thc_control_proto::v1::job_change::Kind;
 use thc_control_proto::v1::{ApplyJobsRequest, JobChange};
 use thc_controller::{ControllerError, JobSection, declared_jobs};
@@ -13,10 +14,11 @@ Example:
     printf '[[job]]\\nname = \"train\"\\nworkers = 4\\n' >jobs.toml
     thc-controller apply -f jobs.toml
 
-The file has [[job]] sections, like the controller's configuration. A job that runs is left as it is, which counts as \
-refused.
+The file has [[job]] sections, like the controller's configuration. A job that runs is left as
+it is, which counts as refused.
 
-Exit status: 0 done, or nothing to do; 1 some or all changes were refused; 2 wrong flags or file.";
+Exit status: 0 done, or nothing to do; 1 some or all changes were refused; 2 wrong flags or
+file.";
 
 /// Flags of `apply`.
 #[derive(Args, Debug)]
@@ -66,7 +68,7 @@ pub async fn run(flags: ApplyFlags, connection: Connection, json: bool) -> Resul
     }
     let failed: Vec<&JobChange> = done.changes.iter().filter(|change| !change.error.is_empty()).collect();
     for change in &failed {
-        eprintln!("thc-controller: {}", change.error);
+        print_error(format_args!("thc-controller: {}", change.error));
     }
     if failed.is_empty() && !json && !nothing {
         print("applied\n")?;

@@ -4,7 +4,7 @@ use super::terminal::Failure;
 use clap::Args;
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thc_control_proto::v1::control_client::ControlClient;
 use thc_controller::has_io;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
@@ -12,6 +12,9 @@ use tonic::{Code, Status};
 
 /// How long connecting may take.
 const CONNECTING: Duration = Duration::from_secs(5);
+/// How long a controller on this machine, which may have been started just now, may refuse connections.
+const STARTING: Duration = Duration::from_secs(3);
+const RETRY: Duration = Duration::from_millis(50);
 /// How long an answer may take: a job is written to all of its targets first.
 const ANSWERING: Duration = Duration::from_secs(60);
 
@@ -62,13 +65,22 @@ impl Connection {
         let encrypted = tls.is_some();
         if let Some(tls) = tls {
             endpoint = endpoint.tls_config(tls).map_err(|error| {
+                let cause = cause(&error);
                 Failure::usage(format!(
-                    "certificates: {}: give --ca, --cert and --key as PEM files",
-                    cause(&error)
+                    "certificates: {cause}: give --ca, --cert and --key as PEM files, --key that of --cert"
                 ))
             })?;
         }
-        let channel = endpoint.connect().await.map_err(|error| unreachable(bare, &error, encrypted))?;
+        let is_local = ["127.", "localhost:", "[::1]:"].iter().any(|host| bare.starts_with(host));
+        let since = Instant::now();
+        let channel = loop {
+            match endpoint.connect().await {
+                Err(error) if is_local && is_refused(&error) && since.elapsed() < STARTING => {
+                    tokio::time::sleep(RETRY).await;
+                }
+                connected => break connected.map_err(|error| unreachable(bare, &error, encrypted))?,
+            }
+        };
         Ok(Connection { client: ControlClient::new(channel) })
     }
 
@@ -112,13 +124,17 @@ fn cause(error: &dyn Error) -> &dyn Error {
     cause
 }
 
+fn is_refused(error: &(dyn Error + 'static)) -> bool {
+    has_io(error, |kind| kind == std::io::ErrorKind::ConnectionRefused)
+}
+
 fn unreachable(address: &str, error: &(dyn Error + 'static), encrypted: bool) -> Failure {
-    use std::io::ErrorKind::{ConnectionRefused, InvalidData};
+    use std::io::ErrorKind::InvalidData;
     let cause = cause(error);
-    let mend = if has_io(error, |kind| kind == ConnectionRefused) {
+    let mend = if is_refused(error) {
         "is it running? Start `thc-controller run --config FILE`, or name another with --controller"
     } else if encrypted && cause.to_string().to_lowercase().contains("expired") {
-        "the certificate that it shows, or yours, is over: put a new one in its place; the controller reads its own again by itself"
+        "a certificate, the controller's or yours, has expired: replace it; the controller reads its own again by itself"
     } else if encrypted && has_io(error, |kind| kind == InvalidData) {
         "are --ca, --cert and --key those that it wants, and does it use TLS at all?"
     } else {

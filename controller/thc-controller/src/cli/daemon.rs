@@ -12,17 +12,18 @@ use tokio::signal::unix::{SignalKind, signal};
 
 const EXAMPLES: &str = "\
 Example: a configuration for one thc-ps on this machine, and how to run it:
-    printf '[[target]]\\nname = \"ps1\"\\naddress = \"127.0.0.1:9559\"\\nip = \"127.0.0.1\"\\n' >c.toml
-    thc-controller run --config c.toml --http 127.0.0.1:9701
+    printf '[[target]]\\nname = \"ps1\"\\naddress = \"127.0.0.1:9559\"\\nip = \"127.0.0.1\"\\n' \\
+        >thc-controller.toml
+    thc-controller run --config thc-controller.toml --http 127.0.0.1:9701
 
-A switch needs more keys: thc-controller.example.toml has them all. The controller tries to reach absent targets each \
-second, and writes what they should hold when they come. It reads certificates again when their files change.
+A switch needs more keys: thc-controller.example.toml has them all. The controller tries to
+reach absent targets each second, and writes what they should hold when they come. It reads
+certificates again when their files change.
 
-Output: `metrics http://ADDRESS:PORT/metrics` if asked for, and `ready ADDRESS:PORT` on stdout once it answers; events on \
-stderr (RUST_LOG=debug for more).
-
-Exit status: 0 stopped by a signal (targets and sessions go on); 1 cannot serve, for example because the port is in use; \
-2 wrong flags or configuration.";
+Output: `metrics http://ADDRESS:PORT/metrics` if asked for, and `ready ADDRESS:PORT` on stdout
+once it answers; events on stderr (RUST_LOG=debug for more).
+Exit status: 0 stopped by a signal (targets and sessions go on); 1 cannot serve, for example
+because the port is in use; 2 wrong flags or configuration.";
 
 /// Flags of `run`; they win over the configuration.
 #[derive(Args, Debug)]

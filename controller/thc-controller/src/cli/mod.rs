@@ -11,10 +11,12 @@ mod target;
 mod terminal;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use connection::{Connection, Remote};
 use std::process::ExitCode;
 use terminal::Failure;
+use thc_config::logs::print_error;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,7 +25,7 @@ Examples:
     thc-controller run --config thc-controller.toml --http 127.0.0.1:9701 &
     thc-controller job create train --workers 2
 
-  Its workers, to each of which the controller gives its number, the aggregator's address and the job's secret:
+  Its workers, to which the controller gives numbers, the aggregator's address and the secret:
     thc-worker --ps thc://127.0.0.1:9700/train --coordinates 1000000 &
     thc-worker --ps thc://127.0.0.1:9700/train --coordinates 1000000
 
@@ -38,7 +40,7 @@ Exit status: 0 done; 1 failed or refused; 2 wrong flags or values.";
 
 /// Create and watch THC jobs on P4 switches and software parameter servers.
 #[derive(Parser, Debug)]
-#[command(name = "thc-controller", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "thc-controller", version, after_help = EXAMPLES, max_term_width = thc_config::help::WIDTH)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 struct Flags {
     #[command(subcommand)]
@@ -70,9 +72,29 @@ enum Command {
     Man(manual::ManFlags),
 }
 
+impl Flags {
+    /// Reads the command line. How to reach a controller is refused where none is asked: a certificate given to `run` would protect
+    /// nothing.
+    fn read() -> Result<Flags, clap::Error> {
+        let mut matches = Flags::command().try_get_matches()?;
+        let is_given = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let given = ["controller", "ca", "cert", "key"].into_iter().find(is_given);
+        if let (Some(flag), Some(command @ ("run" | "completions" | "man"))) =
+            (given, matches.subcommand_name())
+        {
+            let text = format!(
+                "--{flag} is for commands that ask a controller, and `{command}` asks none; the certificates of a controller are in \
+                 [controller.tls] of its configuration"
+            );
+            return Err(Flags::command().error(ErrorKind::ArgumentConflict, text));
+        }
+        Flags::from_arg_matches_mut(&mut matches)
+    }
+}
+
 /// Runs what the command line asks for.
 pub fn main() -> ExitCode {
-    let flags = match Flags::try_parse() {
+    let flags = match Flags::read() {
         Ok(flags) => flags,
         Err(error) => {
             let told = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
@@ -92,7 +114,10 @@ pub fn main() -> ExitCode {
                 logs.failure("thc-controller", &failure.message);
                 return ExitCode::from(failure.status);
             }
-            eprintln!("thc-controller: {}", failure.message);
+            // A reader that has read enough, such as `head`, ends a command without a word.
+            if failure.status != 0 {
+                print_error(format_args!("thc-controller: {}", failure.message));
+            }
             ExitCode::from(failure.status)
         }
     }

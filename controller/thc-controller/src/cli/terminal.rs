@@ -18,12 +18,15 @@ pub(super) fn ask(question: &str, instead: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints text on stdout. A reader that has gone, such as `head`, is no failure.
+/// Prints text on stdout. A reader that has gone, such as `head`, ends the command with status 0.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            Err(Failure { status: 0, message: String::new() })
+        }
+        Err(error) => Err(Failure::error(format!("cannot write to standard output: {error}"))),
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Service {
 }
 
 fn no_job(name: &str) -> Status {
-    Status::not_found(format!("there is no job {name:?}: `job list` shows those there are"))
+    Status::not_found(format!("there is no job {name:?}: see `thc-controller job list`"))
 }
 
 impl Service {

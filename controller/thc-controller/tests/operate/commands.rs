@@ -14,11 +14,17 @@ fn says(ended: &crate::controller::Ended, code: i32, words: &[&str]) {
 #[test]
 fn without_a_controller_a_line_says_what_to_do() {
     let list = ["job", "list", "--controller", NOWHERE];
+    let asked = std::time::Instant::now();
     says(&run(&list, &[]), 1, &["no controller at 127.0.0.1:1", "refused", "thc-controller run --config"]);
+    // One on this machine may have been started just now: it is asked for a while.
+    assert!(asked.elapsed().as_secs() >= 3);
     let port = run(&["job", "list"], &[("THC_CONTROLLER", "here")]);
     says(&port, 2, &["--controller here", "127.0.0.1:9700"]);
     let half = ["job", "list", "--cert", "a.pem", "--key", "b.pem"];
     says(&run(&half, &[]), 2, &["--ca"]);
+    let server = ["run", "--config", "c.toml", "--cert", "a.pem", "--key", "b.pem"];
+    let refused = run(&server, &[]);
+    assert!(refused.code == Some(2) && refused.err.contains("[controller.tls]"), "{refused:?}");
     let missing = run(&["run", "--config", "/nonexistent/thc.toml"], &[]);
     says(&missing, 1, &["cannot read /nonexistent/thc.toml"]);
     for wrong in [&["job", "create", "a"][..], &["job", "show", "a", "b"], &[]] {
@@ -33,6 +39,9 @@ fn a_wrong_configuration_is_named_with_its_line() {
     std::fs::write(&file, "[controller]\nlisten = \"127.0.0.1:0\"\nlissten = 3\n").unwrap();
     let ended = run(&["run", "--config", file.to_str().unwrap()], &[]);
     says(&ended, 2, &["c.toml", "line 3", "lissten"]);
+    std::fs::write(&file, "[[job]]\nname = \"a\"\nwrokers = 3\n").unwrap();
+    let ended = run(&["run", "--config", file.to_str().unwrap()], &[]);
+    says(&ended, 2, &["c.toml", "line 3", "wrokers"]);
 }
 
 #[test]

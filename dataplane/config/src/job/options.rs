@@ -16,7 +16,7 @@ use crate::job::tables::TableOptions;
 #[derive(Args, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct JobOptions {
-    /// The job's number, 0 to 65535
+    /// The job's number, 0 to 65535 [default for flags: 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub job: Option<u64>,
     /// The secret with which workers join, 32 bits, as 0x1234abcd or decimal
@@ -53,8 +53,8 @@ pub struct JobOptions {
     /// Number of the lookup table on the wire, 1 to 255 [default: derived from the job's number]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub table_id: Option<u64>,
-    /// Bits per summed coordinate sent down, 4 to 16; workers × granularity must fit [default: 8, or 16 with bits = 8;
-    /// with shares the fewest, but at least 5 or 9, that workers × granularity fits]
+    /// Bits per summed coordinate sent down, 4 to 16; workers × granularity must fit [default: 8, or 16 with bits = 8
+    /// or more workers than 8 bits hold; with shares the fewest, but at least 5 or 9, that workers × granularity fits]
     #[arg(long, value_name = "BITS", help_heading = "Job")]
     pub lane: Option<u64>,
     /// A further lookup table that workers may choose for a tensor, such as bits=2 or

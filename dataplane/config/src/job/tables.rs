@@ -112,8 +112,7 @@ impl TableOptions {
         let section = Section::Job(job);
         let own = self.own_values(section)?;
         let given = own.as_ref().map_or(self.bits.unwrap_or(DEFAULT_BITS), |own| own.len().ilog2().into());
-        // In racks there may be any number of workers.
-        let narrow = racks.is_none() || u64::from(workers) * ((1 << given.min(8)) - 1) <= 255;
+        let narrow = u64::from(workers) * ((1 << given.min(8)) - 1) <= 255;
         let default = if given == 8 || !narrow { 16 } else { 8 };
         let lane = self.lane.unwrap_or(default);
         let value = |key, value: u64, mend: &str| ConfigError::Value {

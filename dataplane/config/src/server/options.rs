@@ -122,7 +122,7 @@ impl ServerOptions {
     }
 
     /// Lays flags over a file: a flag wins over the file's key. The flags of a job belong to the file's job of that
-    /// number, or to its only one, or make a new one.
+    /// number, or to its only one, or make a new one, whose number is 1 if none is given.
     ///
     /// # Errors
     /// [`ConfigError::WhichJob`], [`ConfigError::Flags`].
@@ -148,7 +148,7 @@ impl ServerOptions {
         };
         match place {
             Some(place) => options.job[place] = merge(&options.job[place], &job)?,
-            None => options.job.push(job),
+            None => options.job.push(JobOptions { job: job.job.or(Some(1)), ..job }),
         }
         Ok(options)
     }

@@ -342,11 +342,11 @@ fn every_mistake_has_its_message() {
              use a granularity of at most 63, or lane = 16",
         ),
         (
-            SMALL.replace("workers = 4", "workers = 20\ngranularity = 15\nfraction = 0.1"),
+            SMALL.replace("workers = 4", "workers = 20\nlane = 8\ngranularity = 15\nfraction = 0.1"),
             "= 300 does not fit lanes of 8 bits, which hold 255: use lane = 16, or fewer bits",
         ),
         (
-            SMALL.replace("workers = 4", "workers = 20"),
+            SMALL.replace("workers = 4", "workers = 20\nlane = 8"),
             "the sums of 20 workers with bits = 4 do not fit lanes of 8 bits: use lane = 16",
         ),
     ];
@@ -354,6 +354,15 @@ fn every_mistake_has_its_message() {
         let error = check(&text).expect_err(&text);
         assert!(error.contains(message), "\n{text}\ngave: {error}\nnot:  {message}");
         assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn lanes_are_as_wide_as_the_sums_of_all_workers_need() {
+    for (workers, sums) in [(17, 8), (18, 16), (64, 16)] {
+        let job =
+            check(&SMALL.replace("workers = 4", &format!("workers = {workers}"))).unwrap().jobs.remove(0);
+        assert_eq!(job.welcome.tables.first().form.sums(), sums, "{workers}");
     }
 }
 
@@ -418,7 +427,7 @@ mod flags {
         let both = lay_flags(SMALL, no_server(), flags).unwrap();
         assert_eq!(both.jobs.iter().map(|job| job.config.job.0).collect::<Vec<_>>(), [1, 3]);
         let incomplete = JobOptions { workers: Some(2), ..JobOptions::default() };
-        assert!(lay_flags("", no_server(), incomplete).unwrap_err().contains("job is missing"));
+        assert!(lay_flags("", no_server(), incomplete).unwrap_err().contains("job 1: cookie is missing"));
     }
 
     #[test]

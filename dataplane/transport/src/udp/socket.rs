@@ -120,9 +120,7 @@ impl UdpSocket {
         let got = (buffer.get)(socket).map_err(failed)?;
         if got < wanted {
             tracing::warn!(
-                wanted,
-                got,
-                "{} is smaller than asked for: raise {} to {} or run with CAP_NET_ADMIN",
+                "{} is {got} bytes, {wanted} were requested: raise {} to {} or run with CAP_NET_ADMIN",
                 buffer.option,
                 buffer.sysctl,
                 wanted.div_ceil(2),

@@ -38,7 +38,7 @@ impl Output {
         }
         let file = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = folder(&file);
-        ensure!(folder.exists(), "there is not a folder {}", folder.display());
+        ensure!(folder.exists(), "there is no folder {}", folder.display());
         ensure!(folder.is_dir(), "{} is not a folder", folder.display());
         // One that may not be written may not be replaced either.
         if file.exists() {

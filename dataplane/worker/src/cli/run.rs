@@ -3,10 +3,11 @@
 use super::metrics::RunMetrics;
 use super::options::{RunConfig, TensorSource};
 use super::output::Output;
+use super::print;
 use super::tensors::{self, Tensor};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use thc_codec::signs::SignKey;
 use thc_protocol::worker::SessionError;
@@ -31,7 +32,11 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
     };
     let output = match &config.source {
         TensorSource::File { output: Some(output), .. } => Some(Output::check(output, input.len())?),
-        _ => None,
+        TensorSource::File { output: None, .. } => {
+            tracing::warn!("there is no --output: the mean of --input is not kept");
+            None
+        }
+        TensorSource::MadeUp(_) => None,
     };
     let mut work = match config.source {
         TensorSource::MadeUp(count) => vec![Work::new(1, tensors::room(count)?, count)?],
@@ -59,7 +64,8 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
     if let TensorSource::MadeUp(count) = config.source {
         make_up(&mut work[0].data, count, worker);
     }
-    let bar = progress(config.repeat);
+    let coordinates = work.iter().map(|work| work.data.len()).sum();
+    let bar = progress(config.repeat, coordinates);
     let times = loop {
         let end = match reduce(&group, config, &mut work, (&bar, &metrics)) {
             Ok(times) => break times,
@@ -79,7 +85,6 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
         }
     };
     bar.finish_and_clear();
-    let coordinates = work.iter().map(|work| work.data.len()).sum();
     if let Some(output) = output {
         input.iter_mut().zip(work).for_each(|(tensor, work)| tensor.data = work.mean);
         output.write(&input)?;
@@ -157,9 +162,7 @@ fn tell(config: &RunConfig, times: &[Duration], work: &[Work]) -> anyhow::Result
         true => json!({ "all_reduce": number, "seconds": seconds, "checksum": checksum }).to_string(),
         false => format!("all-reduce {number}: {:.2} ms, mean {checksum}", seconds * 1e3),
     };
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}")?;
-    Ok(out.flush()?)
+    print(line)
 }
 
 /// The same bits have the same one. Words of 32 bits at a time, because a byte at a time would take longer than the mean.
@@ -186,13 +189,18 @@ fn make_up(data: &mut Vec<f32>, count: usize, worker: u8) {
     data.extend((0..count).map(|i| (word(i as u64) >> 40) as f32 / (1 << 23) as f32 - 1.0));
 }
 
-fn progress(repeat: u32) -> ProgressBar {
+/// The bar of a run, which shows the rate at which coordinates, as f32, are averaged.
+fn progress(repeat: u32, coordinates: usize) -> ProgressBar {
     if repeat < 2 || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} all-reduces, {eta} left")
+    let bytes = 4.0 * coordinates as f64;
+    let rate = move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+        let _ = write!(out, "{:.2} GB/s", state.per_sec() * bytes / 1e9);
+    };
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} all-reduces, {rate}, {eta} left")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(u64::from(repeat)).with_style(style)
+    ProgressBar::new(u64::from(repeat)).with_style(style.with_key("rate", rate).progress_chars("#>-"))
 }
 
 fn report(
@@ -207,9 +215,8 @@ fn report(
     let median = sorted[sorted.len() / 2];
     let reduced = stats.coordinates.max(1) as f64;
     let (up, down) = (stats.bytes_up as f64 / reduced, stats.bytes_down as f64 / reduced);
-    let mut out = std::io::stdout().lock();
     if config.json {
-        let report = json!({
+        return print(json!({
             "job": job,
             "worker": worker,
             "workers": workers,
@@ -221,24 +228,23 @@ fn report(
             "bytes_per_coordinate_up": up,
             "bytes_per_coordinate_down": down,
             "stats": stats,
-        });
-        writeln!(out, "{report}")?;
-        return Ok(());
+        }));
     }
-    writeln!(out, "{} coordinates averaged over {workers} workers, {} times", coordinates, config.repeat)?;
-    writeln!(out, "  time            median {:.2} ms, best {:.2} ms", median * 1e3, sorted[0] * 1e3)?;
-    writeln!(out, "  bytes           {up:.3} up, {down:.3} down per coordinate (f32: 4)")?;
-    writeln!(
-        out,
-        "  packets         {} up, {} down, {} sent again, {} lost",
-        stats.packets_up, stats.packets_down, stats.retransmissions, stats.lost
-    )?;
-    writeln!(
-        out,
-        "  time spent      compression {:.2} s, network {:.2} s, waiting {:.2} s",
-        stats.compression.as_secs_f64(),
-        stats.network.as_secs_f64(),
-        stats.waiting.as_secs_f64()
-    )?;
-    Ok(())
+    let plural = |count: u64, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
+    let Stats { packets_up, packets_down, retransmissions, lost, .. } = stats;
+    let [compression, network, waiting] =
+        [stats.compression, stats.network, stats.waiting].map(|time| time.as_secs_f64());
+    print(format_args!(
+        "worker {worker}: {} averaged over {}, {}\n  \
+         time            median {:.2} ms, best {:.2} ms, {:.2} GB/s of f32\n  \
+         bytes           {up:.3} up, {down:.3} down per coordinate (f32: 4, bf16: 2)\n  \
+         packets         {packets_up} up, {packets_down} down, {retransmissions} sent again, {lost} lost\n  \
+         time spent      compression {compression:.2} s, network {network:.2} s, waiting {waiting:.2} s",
+        plural(coordinates as u64, "coordinate"),
+        plural(workers.into(), "worker"),
+        if config.repeat == 1 { "once".to_owned() } else { plural(config.repeat.into(), "time") },
+        median * 1e3,
+        sorted[0] * 1e3,
+        4.0 * coordinates as f64 / median / 1e9,
+    ))
 }

@@ -1,10 +1,81 @@
-//! Tensors in files: .npy, .safetensors, raw f32.
+//! Tensors in files: .npy and .safetensors of f32, f64, f16 and bf16, raw f32.
 
 use anyhow::{Context, bail, ensure};
-use npyz::{DType, WriterBuilder};
+use half::{bf16, f16};
+use npyz::DType;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use std::io::Write;
 use std::path::Path;
+
+/// The type of a file's coordinates. The mean of a tensor is written in the type of the tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Number {
+    F32,
+    F64,
+    F16,
+    Bf16,
+}
+
+impl Number {
+    const ALL: [Number; 4] = [Number::F32, Number::F64, Number::F16, Number::Bf16];
+
+    fn bytes(self) -> usize {
+        match self {
+            Number::F64 => 8,
+            Number::F32 => 4,
+            Number::F16 | Number::Bf16 => 2,
+        }
+    }
+
+    /// NumPy's name of the type, without the order of bytes. NumPy has no bf16, and writes that of ml_dtypes as raw data.
+    fn npy(self) -> &'static str {
+        match self {
+            Number::F32 => "f4",
+            Number::F64 => "f8",
+            Number::F16 => "f2",
+            Number::Bf16 => "V2",
+        }
+    }
+
+    fn safetensors(self) -> Dtype {
+        match self {
+            Number::F32 => Dtype::F32,
+            Number::F64 => Dtype::F64,
+            Number::F16 => Dtype::F16,
+            Number::Bf16 => Dtype::BF16,
+        }
+    }
+
+    /// The coordinates in these bytes, each rounded to f32.
+    fn decode(self, bytes: &[u8], is_big: bool) -> anyhow::Result<Vec<f32>> {
+        let mut data = room(bytes.len() / self.bytes())?;
+        data.extend(bytes.chunks_exact(self.bytes()).map(|chunk| {
+            let mut number = [0; 8];
+            number[..chunk.len()].copy_from_slice(chunk);
+            if is_big {
+                number[..chunk.len()].reverse();
+            }
+            let [a, b, c, d, ..] = number;
+            match self {
+                Number::F32 => f32::from_le_bytes([a, b, c, d]),
+                Number::F64 => f64::from_le_bytes(number) as f32,
+                Number::F16 => f16::from_le_bytes([a, b]).to_f32(),
+                Number::Bf16 => bf16::from_le_bytes([a, b]).to_f32(),
+            }
+        }));
+        Ok(data)
+    }
+
+    /// The coordinates as little-endian bytes, each rounded to the nearest number of the type.
+    fn encode(self, data: &[f32]) -> Vec<u8> {
+        match self {
+            Number::F32 => data.iter().flat_map(|value| value.to_le_bytes()).collect(),
+            Number::F64 => data.iter().flat_map(|&value| f64::from(value).to_le_bytes()).collect(),
+            Number::F16 => data.iter().flat_map(|&value| f16::from_f32(value).to_le_bytes()).collect(),
+            Number::Bf16 => data.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes()).collect(),
+        }
+    }
+}
 
 /// One tensor of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +88,8 @@ pub struct Tensor {
     pub data: Vec<f32>,
     /// Whether the file has the first axis innermost.
     fortran: bool,
+    /// The type of the file's coordinates.
+    number: Number,
 }
 
 /// How a file's name says what is in it.
@@ -85,8 +158,9 @@ pub fn decode(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<Tensor>> {
                 "{shown} has {} bytes, which is not a whole number of f32: is it cut short?",
                 bytes.len()
             );
-            let data = floats(bytes)?;
-            vec![Tensor { name: String::new(), shape: vec![data.len()], data, fortran: false }]
+            let number = Number::F32;
+            let data = number.decode(bytes, false)?;
+            vec![Tensor { name: String::new(), shape: vec![data.len()], data, fortran: false, number }]
         }
     };
     for tensor in &tensors {
@@ -98,12 +172,6 @@ pub fn decode(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<Tensor>> {
     Ok(tensors)
 }
 
-fn floats(bytes: &[u8]) -> anyhow::Result<Vec<f32>> {
-    let mut data = room(bytes.len() / 4)?;
-    data.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
-    Ok(data)
-}
-
 fn read_npy(bytes: &[u8]) -> anyhow::Result<Tensor> {
     ensure!(
         nesting_depth(bytes) <= MAX_NESTING,
@@ -113,31 +181,28 @@ fn read_npy(bytes: &[u8]) -> anyhow::Result<Tensor> {
     let mut rest = bytes;
     let header = npyz::NpyHeader::from_reader(&mut rest)?;
     let dtype = header.dtype();
-    let big = match &dtype {
-        DType::Plain(plain) if plain.to_string() == "<f4" => false,
-        DType::Plain(plain) if plain.to_string() == ">f4" => true,
-        _ => bail!(
-            "its coordinates are {}, not 32-bit floats ('<f4'): convert it with .astype('float32')",
+    let name = if let DType::Plain(plain) = &dtype { plain.to_string() } else { String::new() };
+    let known = Number::ALL.into_iter().find(|number| name.get(1..) == Some(number.npy()));
+    let Some(number) = known else {
+        bail!(
+            "its coordinates are {}, not floats of 16, 32 or 64 bits: convert it with .astype('float32')",
             dtype.descr()
-        ),
+        );
     };
     let shape: Vec<usize> =
         header.shape().iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
-    let wanted = shape.iter().try_fold(4usize, |n, &d| n.checked_mul(d));
+    let wanted = shape.iter().try_fold(number.bytes(), |n, &d| n.checked_mul(d));
     let wanted = wanted.with_context(|| format!("its shape {shape:?} is more than memory can hold"))?;
     let Some(there) = rest.get(..wanted) else {
         let there = rest.len();
         bail!("its shape {shape:?} takes {wanted} bytes and {there} are there: is it cut short?");
     };
-    let mut data = floats(there)?;
-    if big {
-        data.iter_mut().for_each(|value| *value = f32::from_bits(value.to_bits().swap_bytes()));
-    }
+    let mut data = number.decode(there, name.starts_with('>'))?;
     let fortran = header.order() == npyz::Order::Fortran;
     if fortran {
         data = reorder(&shape, &data, Order::LastInnermost)?;
     }
-    Ok(Tensor { name: String::new(), shape, data, fortran })
+    Ok(Tensor { name: String::new(), shape, data, fortran, number })
 }
 
 /// Brackets in brackets of a header: the parser takes twice as long for each more.
@@ -218,11 +283,15 @@ fn read_safetensors(bytes: &[u8]) -> anyhow::Result<Vec<Tensor>> {
     let file = SafeTensors::deserialize(bytes)?;
     let mut tensors = Vec::new();
     for (name, view) in file.tensors() {
-        if view.dtype() != Dtype::F32 {
-            bail!("tensor {name:?} has {:?} coordinates, not F32: convert it first", view.dtype());
-        }
-        let shape = view.shape().to_vec();
-        tensors.push(Tensor { name, shape, data: floats(view.data())?, fortran: false });
+        let known = Number::ALL.into_iter().find(|number| number.safetensors() == view.dtype());
+        let Some(number) = known else {
+            bail!(
+                "tensor {name:?} has {:?} coordinates, not F32, F64, F16 or BF16: convert it first",
+                view.dtype()
+            );
+        };
+        let (shape, data) = (view.shape().to_vec(), number.decode(view.data(), false)?);
+        tensors.push(Tensor { name, shape, data, fortran: false, number });
     }
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(tensors)
@@ -235,32 +304,34 @@ pub fn write(format: FileFormat, out: &mut impl Write, tensors: &[Tensor]) -> an
         FileFormat::Npy => tensors.iter().try_for_each(|tensor| write_npy(out, tensor)),
         FileFormat::Safetensors => write_safetensors(out, tensors),
         FileFormat::Raw => {
-            let mut values = tensors.iter().flat_map(|tensor| &tensor.data);
-            Ok(values.try_for_each(|value| out.write_all(&value.to_le_bytes()))?)
+            Ok(tensors.iter().try_for_each(|tensor| out.write_all(&Number::F32.encode(&tensor.data)))?)
         }
     }
 }
 
 fn write_npy(out: &mut impl Write, tensor: &Tensor) -> anyhow::Result<()> {
-    let shape: Vec<u64> = tensor.shape.iter().map(|&n| n as u64).collect();
-    let order = if tensor.fortran { npyz::Order::Fortran } else { npyz::Order::C };
-    let mut writer =
-        npyz::WriteOptions::new().default_dtype().shape(&shape).order(order).writer(out).begin_nd()?;
-    match tensor.fortran {
-        true => writer.extend(reorder(&tensor.shape, &tensor.data, Order::FirstInnermost)?)?,
-        false => writer.extend(tensor.data.iter().copied())?,
-    }
-    writer.finish()?;
-    Ok(())
+    let (order, shape) = (if tensor.fortran { "True" } else { "False" }, &tensor.shape);
+    let shape: String = shape.iter().map(|length| format!("{length}, ")).collect();
+    let descr = tensor.number.npy();
+    let text = format!("{{'descr': '<{descr}', 'fortran_order': {order}, 'shape': ({shape}), }}");
+    // Magic, version and length take 10 bytes; the data begins at a multiple of 64.
+    let length = (10 + text.len() + 1).next_multiple_of(64) - 10;
+    out.write_all(b"\x93NUMPY\x01\x00")?;
+    out.write_all(&u16::try_from(length)?.to_le_bytes())?;
+    writeln!(out, "{text:0$}", length - 1)?;
+    let data = match tensor.fortran {
+        true => &reorder(&tensor.shape, &tensor.data, Order::FirstInnermost)?,
+        false => &tensor.data,
+    };
+    Ok(out.write_all(&tensor.number.encode(data))?)
 }
 
 fn write_safetensors(out: &mut impl Write, tensors: &[Tensor]) -> anyhow::Result<()> {
-    let bytes = |data: &[f32]| data.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
-    let data: Vec<Vec<u8>> = tensors.iter().map(|t| bytes(&t.data)).collect();
+    let data: Vec<Vec<u8>> = tensors.iter().map(|tensor| tensor.number.encode(&tensor.data)).collect();
     let mut views = Vec::new();
     for (tensor, bytes) in tensors.iter().zip(&data) {
         let name = if tensor.name.is_empty() { "tensor" } else { &tensor.name };
-        views.push((name, TensorView::new(Dtype::F32, tensor.shape.clone(), bytes)?));
+        views.push((name, TensorView::new(tensor.number.safetensors(), tensor.shape.clone(), bytes)?));
     }
     out.write_all(&safetensors::serialize(views, None)?)?;
     Ok(())
@@ -283,6 +354,7 @@ mod tests {
             shape: vec![2, 3],
             data: vec![1.0, -2.5, 3.0, 0.0, 1e-9, 7.0],
             fortran: false,
+            number: Number::F32,
         }
     }
 
@@ -301,6 +373,31 @@ mod tests {
         let path = dir.path().join("a.f32");
         write(&path, &[tensor("")]).unwrap();
         assert_eq!(read(&path).unwrap()[0].data, tensor("").data);
+    }
+
+    #[test]
+    fn other_types_are_read_rounded_and_written_as_they_were() {
+        let dir = tempfile::tempdir().unwrap();
+        // 1.0, -2.5 and 2^-9 have few bits; 1 + 2^-11 rounds to 1 in f16 and in bf16.
+        let data = [1.0f32, -2.5, 0.001_953_125, 1.000_488_3, 65504.0, 0.0];
+        for (number, bytes) in [
+            (Number::F64, data.iter().flat_map(|&v| f64::from(v).to_le_bytes()).collect::<Vec<u8>>()),
+            (Number::F16, [0x3C00u16, 0xC100, 0x1800, 0x3C00, 0x7BFF, 0].map(u16::to_le_bytes).concat()),
+            (Number::Bf16, [0x3F80u16, 0xC020, 0x3B00, 0x3F80, 0x4780, 0].map(u16::to_le_bytes).concat()),
+        ] {
+            let rounded = number.decode(&bytes, false).unwrap();
+            for name in ["a.npy", "a.safetensors"] {
+                let name_in_file = if name == "a.npy" { "" } else { "a" };
+                let path = dir.path().join(name);
+                let written = Tensor { number, data: data.to_vec(), ..tensor(name_in_file) };
+                write(&path, std::slice::from_ref(&written)).unwrap();
+                assert!(std::fs::read(&path).unwrap().ends_with(&bytes), "{number:?} {name}");
+                assert_eq!(read(&path).unwrap(), [Tensor { data: rounded.clone(), ..written }]);
+            }
+            let big: Vec<u8> =
+                bytes.chunks(number.bytes()).flat_map(|chunk| chunk.iter().rev().copied()).collect();
+            assert_eq!(number.decode(&big, true).unwrap(), rounded);
+        }
     }
 
     #[test]
@@ -343,12 +440,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.npy");
         for (bytes, says) in [
-            // Shorter than f32 would be: it is not cut short.
-            (npy("'<f2'", false, "(4,)", &[0; 8]), "'<f2', not 32-bit floats"),
-            (npy("'<f8'", false, "(2,)", &[0; 16]), "'<f8', not 32-bit floats"),
-            (npy("'<i4'", false, "(2,)", &[0; 8]), "'<i4', not 32-bit floats"),
-            (npy("'|O'", false, "(2,)", &[0; 8]), "'|O', not 32-bit floats"),
-            (npy("[('x', '<f4')]", false, "(2,)", &[0; 8]), "not 32-bit floats"),
+            (npy("'<f2'", false, "(5,)", &[0; 8]), "shape [5] takes 10 bytes and 8 are there"),
+            (npy("'<f8'", false, "(2,)", &[0; 15]), "shape [2] takes 16 bytes and 15 are there"),
+            (npy("'<i4'", false, "(2,)", &[0; 8]), "'<i4', not floats of 16, 32 or 64 bits"),
+            (npy("'|O'", false, "(2,)", &[0; 8]), "'|O', not floats"),
+            (npy("[('x', '<f4')]", false, "(2,)", &[0; 8]), "not floats"),
             (npy("'<f4'", true, "(2, 3)", &[0; 20]), "shape [2, 3] takes 24 bytes and 20 are there"),
             (npy("'<f4'", false, "(4294967296, 4294967296)", &[]), "is more than memory can hold"),
             (npy("'<f4'", false, "(9223372036854775807,)", &[]), "is more than memory can hold"),
@@ -398,10 +494,10 @@ mod tests {
     fn what_is_wrong_with_a_safetensors_file_is_said() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.safetensors");
-        let half = TensorView::new(Dtype::F16, vec![2], &[0; 4]).unwrap();
+        let half = TensorView::new(Dtype::I16, vec![2], &[0; 4]).unwrap();
         std::fs::write(&path, safetensors::serialize([("h", half)], None).unwrap()).unwrap();
         let error = format!("{:#}", read(&path).unwrap_err());
-        assert!(error.contains("tensor \"h\" has F16 coordinates, not F32"), "{error}");
+        assert!(error.contains("tensor \"h\" has I16 coordinates, not F32"), "{error}");
         let none: [(&str, TensorView<'_>); 0] = [];
         std::fs::write(&path, safetensors::serialize(none, None).unwrap()).unwrap();
         assert!(format!("{:#}", read(&path).unwrap_err()).contains("has no tensors"));

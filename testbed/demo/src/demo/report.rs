@@ -133,6 +133,30 @@ fn thousands(number: u64) -> String {
     out
 }
 
+impl Report {
+    /// Bytes of all gradients that cross a worker's link in the fuller direction: of THC, and of ring all-reduces of bf16 and f32.
+    fn link_bytes(&self) -> [f64; 3] {
+        let thc = self.bytes_per_coordinate_up.max(self.bytes_per_coordinate_down);
+        let ring = 2.0 * f64::from(self.workers - 1) / f64::from(self.workers);
+        let coordinates = self.parameters as f64 * f64::from(self.steps);
+        [thc, 2.0 * ring, 4.0 * ring].map(|bytes| bytes * coordinates)
+    }
+
+    fn write_links(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nLink of a worker, each way (bf16 and f32: by a ring all-reduce)")?;
+        writeln!(f, "  {:<34} {:>12} {:>12} {:>12}", "", "THC", "bf16", "f32")?;
+        let bytes = self.link_bytes();
+        let [thc, bf16, f32] = bytes.map(|bytes| thousands(bytes as u64));
+        writeln!(f, "  {:<34} {thc:>12} {bf16:>12} {f32:>12}", "bytes of all steps")?;
+        for rate in [1e9, 10e9] {
+            let name = format!("seconds at {} Gb/s", rate / 1e9);
+            let [thc, bf16, f32] = bytes.map(|bytes| bytes * 8.0 / rate);
+            writeln!(f, "  {name:<34} {thc:>12.2} {bf16:>12.2} {f32:>12.2}")?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -192,6 +216,7 @@ impl fmt::Display for Report {
             row("dropped by the server as invalid", thousands(server.dropped), String::new())?;
         }
 
+        self.write_links(f)?;
         writeln!(f, "\nTime of a worker (mean of {})", self.workers)?;
         let Times { computing, compression, communication, waiting } = self.times;
         let total = computing + compression + communication + waiting;

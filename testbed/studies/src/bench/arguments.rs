@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::local::LocalArgs;
 use super::place::Place;
 use super::{report, run};
 use crate::error::Result;
@@ -18,6 +19,8 @@ pub struct BenchArgs {
 enum What {
     /// Measure one all-reduce of a plain tensor by real processes, each on a host of its own, on links of a given rate
     Allreduce(AllreduceArgs),
+    /// Measure all-reduces of several sizes by a server and workers on this host, without privileges
+    Local(LocalArgs),
 }
 
 /// An all-reduce to compare with.
@@ -25,16 +28,18 @@ enum What {
 pub enum Other {
     /// PyTorch's all-reduce over TCP, of f32
     Gloo,
+    /// That of as many coordinates in bf16
+    GlooBf16,
 }
 
 /// `thc bench allreduce`.
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Hosts are network namespaces of this machine, made for the run and removed after it, which needs root. Every \
-repetition\nfills the tensor, waits for all processes, and takes the time until the last of them has the mean; with --against both\n\
+repetition fills the tensor, waits for all processes, and takes the time until the last of them has the mean; with --against both \
 take turns. Means are checked when all have ended, and neither time nor CPU counts that. All processes share this machine's cores: with more workers than cores, these are what is measured.\n\n\
-Examples:\n  thc bench allreduce\n  thc bench allreduce --workers 4,8 --rate 1gbit,10gbit --place switch,colocated,server --against gloo\n  \
-thc bench allreduce --size 64KiB,1MiB,16MiB,1GiB --against gloo --json > sizes.json\n  \
+Examples:\n  thc bench allreduce\n  thc bench allreduce --workers 4,8 --rate 1Gb/s,10Gb/s --place switch,server --against gloo\n  \
+thc bench allreduce --size 64KiB,1MiB,16MiB,1GiB --against gloo-bf16 --json > sizes.json\n  \
 thc bench allreduce --rate loopback --workers 2      (no namespaces, no root)"
 )]
 pub struct AllreduceArgs {
@@ -65,7 +70,9 @@ pub struct AllreduceArgs {
 impl BenchArgs {
     /// Measures and reports.
     pub fn run(&self) -> Result<()> {
-        let What::Allreduce(args) = &self.what;
-        report::show(args, &run::measure(args)?)
+        match &self.what {
+            What::Allreduce(args) => report::show(args, &run::measure(args)?),
+            What::Local(args) => args.run(),
+        }
     }
 }

@@ -16,7 +16,7 @@ part = json.loads(sys.stdin.readline())
 os.environ.update({key: str(value) for key, value in part["environment"].items()})
 torch.set_num_threads(1)
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
-original = torch.rand(part["coordinates"]) * 2 - 1
+original = (torch.rand(part["coordinates"]) * 2 - 1).to(getattr(torch, part["dtype"]))
 data = original.clone()
 print("{}", flush=True)
 for line in sys.stdin:

@@ -43,6 +43,8 @@ pub struct Measured {
     pub against_cpu_seconds_per_gib: Option<f64>,
     /// Packets sent again by all workers, in the mean of the repetitions.
     pub retransmissions: f64,
+    /// Bytes that a worker sent and received, from the IP header on, in the mean of the repetitions.
+    pub moved: f64,
     /// The worst NMSE of the mean of one all-reduce.
     pub nmse: f64,
 }
@@ -65,6 +67,7 @@ impl Measured {
         limit_seconds: Option<f64>,
     ) -> Self {
         let compared = !against.is_empty();
+        let mean = |of: fn(&Turn) -> f64| turns.iter().map(of).sum::<f64>() / turns.len().max(1) as f64;
         let cpu =
             |turns: &[Turn]| median(turns.iter().map(|turn| turn.cpu)) / bytes as f64 * (1u64 << 30) as f64;
         Self {
@@ -80,7 +83,8 @@ impl Measured {
             limit_seconds,
             cpu_seconds_per_gib: cpu(turns),
             against_cpu_seconds_per_gib: compared.then(|| cpu(against)),
-            retransmissions: turns.iter().map(|turn| turn.again).sum::<f64>() / turns.len().max(1) as f64,
+            retransmissions: mean(|turn| turn.again),
+            moved: mean(|turn| turn.bytes),
             nmse: turns.iter().map(|turn| turn.nmse).fold(0.0, f64::max),
         }
     }
@@ -141,8 +145,10 @@ mod tests {
 
     #[test]
     fn ratios_are_those_of_medians() {
-        let turns = [0.2, 0.1, 0.4].map(|seconds| Turn { seconds, cpu: 0.5, again: 3.0, nmse: 0.01 });
-        let against = [0.8, 0.9, 0.7].map(|seconds| Turn { seconds, cpu: 0.1, again: 0.0, nmse: 0.0 });
+        let turns =
+            [0.2, 0.1, 0.4].map(|seconds| Turn { seconds, cpu: 0.5, again: 3.0, bytes: 9.0, nmse: 0.01 });
+        let against =
+            [0.8, 0.9, 0.7].map(|seconds| Turn { seconds, cpu: 0.1, again: 0.0, bytes: 0.0, nmse: 0.0 });
         let link = Link(Some(Rate(1_000_000_000)));
         let measured = Measured::new(4, 64 << 20, link, Place::Colocated, &turns, &against, Some(0.15));
         assert_eq!(
@@ -157,6 +163,7 @@ mod tests {
             ("cpu_seconds_per_gib", 8.0),
             ("against_cpu_seconds_per_gib", 1.6),
             ("retransmissions", 3.0),
+            ("moved", 9.0),
         ] {
             assert!((fields[key].as_f64().unwrap() - value).abs() < 1e-9, "{key}: {fields}");
         }

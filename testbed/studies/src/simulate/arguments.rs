@@ -16,9 +16,9 @@ use thc_netns::Rate;
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Workers are thc-worker's engine with the real codec, aggregators are the protocol's own, and packets are real; \
-                  the clock,\nlinks, cores and a switch's passes are virtual. The same settings give the same figures. Every packet \
-                  of every worker,\nup and down, is lost with the same chance. Goodput is the time at the first loss over the time \
-                  at this one;\n`repeats` counts the packets that workers sent again for each lost one.\n\n\
+                  the clock, links, cores and a switch's passes are virtual. The same settings give the same figures. Every packet \
+                  of every worker, up and down, is lost with the same chance. Goodput is the time at the first loss over the time \
+                  at this one; `repeats` counts the packets that workers sent again for each lost one.\n\n\
                   Examples:\n  \
                   thc simulate\n  \
                   thc simulate --losses 0 --layout switch,colocated,server --workers 2,4,16 --rate 1gbit,25gbit\n  \

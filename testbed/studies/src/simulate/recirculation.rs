@@ -106,7 +106,7 @@ impl Chip {
 #[derive(Args)]
 #[command(
     after_help = "This is arithmetic, not simulation: packets of 1024 coordinates, 4 bits up and 8 down. The greatest link rate is that which \
-                  leaves\nas many ports for loopback as the workers need; the round trip is the longest that the slots of one pipe hide, of which half may \
+                  leaves as many ports for loopback as the workers need; the round trip is the longest that the slots of one pipe hide, of which half may \
                   be in flight.\n\n\
                   Examples:\n  \
                   thc simulate recirculation\n  \

@@ -62,8 +62,13 @@ fn create_flag(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "workers" => arg.required_unless_present("racks"),
         "granularity" => arg.requires("fraction"),
-        "racks" => arg.requires_all(["rack", "root", "root_mac"]),
-        "job" => arg.long("number"),
+        "fraction" => arg.requires("granularity"),
+        "racks" => arg.requires_all(["rack", "root", "root_mac"]).help("Workers of each rack, such as 8,8"),
+        "job" => arg.long("number").help("The job's number, 0 to 65535 [default: one that is free]"),
+        "bits" => arg.help("Bit budget b: bits per coordinate sent up, 1 to 4 [default: 4]"),
+        "data_slots" => arg.help(
+            "Slots for coordinates; workers may have half as many packets in flight [default: 256; more over several servers]",
+        ),
         // The controller numbers tables.
         "table_id" => arg.hide(true),
         _ => arg,

@@ -38,7 +38,7 @@ pub enum JoinError {
     #[error("{} of job {job} did not reach the root within {} s: check that all workers of these racks are there, and that the root runs", crate::worker::OfRacks(*missing), waited.as_secs())]
     MissingRacks { job: JobId, missing: u64, waited: Duration },
     /// `missing` has one bit for each worker that did not come.
-    #[error("{} did not join job {job} within {} s: check that they were started, or wait longer", crate::worker::Workers(*missing), waited.as_secs())]
+    #[error("{} did not join job {job} within {} s: check that all were started, or wait longer", crate::worker::Workers(*missing), waited.as_secs())]
     Missing { job: JobId, missing: u64, waited: Duration },
 }
 

@@ -10,7 +10,6 @@ mod udp;
 use check::{Check, Verdict};
 use serde::Serialize;
 use std::fmt;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -47,7 +46,7 @@ pub struct Report {
 pub fn run(visit: &Visit) -> anyhow::Result<bool> {
     let report = examine(visit, Path::new("/"));
     let text = if visit.json { serde_json::to_string_pretty(&report)? } else { report.to_string() };
-    writeln!(std::io::stdout(), "{text}")?;
+    crate::cli::print(text)?;
     Ok(report.verdict != Verdict::Wrong)
 }
 

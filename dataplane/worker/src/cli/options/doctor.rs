@@ -9,9 +9,9 @@ use thc_config::values::Interval;
 use thc_transport::backend;
 
 const DOCTOR: &str = "\
-Doctor prints one line for each check: ok, warning, or wrong with the remedy. It changes nothing and
-takes no place in the job: it asks the parameter server with packets that the server only refuses.
-With --io dpdk it opens the devices, so no other process may be using them.
+Doctor prints one line for each check: ok, warning, or wrong with the remedy. It changes nothing
+and takes no place in the job: it asks the parameter server with packets that the server only
+refuses. With --io dpdk it opens the devices, so no other process may be using them.
 
 Examples:
   thc-worker doctor --ps 10.0.0.1:9000 --cookie 0x1234
@@ -20,9 +20,11 @@ Examples:
       --dpdk-address 10.0.0.2/24
 
   A server's host, before thc-ps runs there:
-  thc-worker doctor --patience 0s --io dpdk --dpdk-device 0000:3b:00.0 --dpdk-address 10.0.0.1/24
+  thc-worker doctor --patience 0s --io dpdk --dpdk-device 0000:3b:00.0 \\
+      --dpdk-address 10.0.0.1/24
 
---patience is how long the parameter server may take to answer, 2s by default; with 0s it is not asked.
+--patience is how long the parameter server may take to answer, 2s by default; with 0s it is not
+asked.
 
 Exit status: 0 the run will work, 1 something is wrong, 2 wrong flags or configuration.";
 

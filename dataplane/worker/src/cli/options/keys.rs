@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use thc_config::job::Method;
-use thc_config::values::Secret;
+use thc_config::values::{Secret, Size};
 use thc_transport::{DpdkOptions, IoName};
 
 /// How coordinates travel.
@@ -21,8 +21,8 @@ pub(super) enum Travel {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Keys {
-    /// The parameter server, such as ps:9000 or [fd00::1]:9000; or thc://CONTROLLER:PORT/JOB, a job of a controller,
-    /// which supplies the server, the job's number, the cookie and, unless --worker gives it, this worker's number
+    /// The parameter server, such as ps, 10.0.0.1:9000 or [fd00::1]:9000; or thc://CONTROLLER:PORT/JOB, a job of a
+    /// controller, which supplies the server, the job's number, the cookie and, unless --worker gives it, this worker's number
     /// [default: 127.0.0.1:9000]
     #[arg(long, value_name = "HOST:PORT", help_heading = "Group")]
     pub(super) ps: Option<String>,
@@ -90,15 +90,15 @@ pub(super) struct Keys {
     #[arg(long, value_name = "NUMBER", hide = true)]
     pub(super) inject_seed: Option<u64>,
 
-    /// Tensors to reduce: .npy, .safetensors, or raw little-endian f32 under any other name
+    /// Tensors to reduce, of f32, f64, f16 or bf16 in .npy or .safetensors, or raw little-endian f32 under any other name
     #[arg(long, value_name = "FILE", help_heading = "Work")]
     pub(super) input: Option<PathBuf>,
-    /// Where to write the mean, in the input's format
+    /// Where to write the mean: .npy, .safetensors, or raw little-endian f32 under any other name
     #[arg(long, value_name = "FILE", requires = "input", help_heading = "Work")]
     pub(super) output: Option<PathBuf>,
-    /// Reduce this many made-up coordinates instead of a file
+    /// Reduce this many made-up coordinates, such as 16Mi or 1e6, instead of a file
     #[arg(long, value_name = "NUMBER", conflicts_with = "input", help_heading = "Work")]
-    pub(super) coordinates: Option<u64>,
+    pub(super) coordinates: Option<Size>,
     /// How many times to reduce the same tensors [default: 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Work")]
     pub(super) repeat: Option<u32>,

@@ -14,22 +14,23 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use thc_config::job::Method;
+use thc_config::values::Size;
 use thc_protocol::MAX_WORKERS;
 use thc_worker::{ControllerUrl, GroupConfig, Mode};
 
 const EXAMPLES: &str = "\
 Examples:
   A parameter server and two workers that average their gradients:
-    thc-ps --job 1 --workers 2 --cookie 0x1234 &
+    thc-ps --workers 2 --cookie 0x1234 &
     thc-worker --worker 0 --cookie 0x1234 --input a.npy --output mean-a.npy &
     thc-worker --worker 1 --cookie 0x1234 --input b.npy --output mean-b.npy
 
   Measure ten all-reduces of 64 MiB, without files:
-    thc-worker --worker 0 --cookie 0x1234 --coordinates 16777216 --repeat 10 --json
+    thc-worker --worker 0 --cookie 0x1234 --coordinates 16Mi --repeat 10 --json
 
   A job with two tables; the first million coordinates travel in 2 bits, the rest uncompressed:
     thc-ps --job 1 --workers 2 --cookie 0x1234 --tables bits=2 &
-    thc-worker --worker 0 --cookie 0x1234 --coordinates 1048576 --plan 2/8:1000000,raw
+    thc-worker --worker 0 --cookie 0x1234 --coordinates 1Mi --plan 2/8:1000000,raw
 
   Settings from a file, and the cookie from the environment:
     THC_COOKIE=0x1234 thc-worker --config worker.toml --worker 0 --input a.safetensors
@@ -38,9 +39,9 @@ Examples:
     thc-worker --ps thc://127.0.0.1:9700/train --input a.npy --output mean-a.npy
 
   Bypass the kernel, through a NIC that DPDK drives or over shared memory (docs/dpdk.md):
-    thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1:9000 --coordinates 16777216 \\
+    thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1 --coordinates 16Mi \\
         --io dpdk --dpdk-device 0000:3b:00.0 --dpdk-address 10.0.0.2/24
-    thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1:9000 --coordinates 16777216 \\
+    thc-worker --worker 0 --cookie 0x1234 --ps 10.0.0.1 --coordinates 16Mi \\
         --io dpdk --dpdk-address 10.0.0.2/24 --dpdk-hugepages=false \\
         --dpdk-device net_memif0,role=client,id=0,socket-abstract=no,socket=/tmp/thc.sock
 
@@ -55,8 +56,8 @@ Exit status: 0 done, 1 failed, 2 wrong flags or configuration.";
 pub struct Flags {
     #[command(subcommand)]
     command: Option<Subcommands>,
-    /// TOML file with the flags of "Group" and "Work" below as keys, in snake case, and those of "DPDK",
-    /// without dpdk-, in its section [dpdk]; flags override it
+    /// TOML file; flags override it. Its keys are the flags of "Group" and "Work" below, in snake case, and those of
+    /// "DPDK", without dpdk-, in its section [dpdk]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print the report as JSON on stdout
@@ -77,6 +78,21 @@ enum Subcommands {
     /// Check whether a run with these flags will work on this host, and report what prevents it
     Doctor(DoctorFlags),
 }
+
+/// The options that `-h` shows.
+const SHORT: [&str; 11] = [
+    "config",
+    "ps",
+    "colocated",
+    "job",
+    "worker",
+    "cookie",
+    "input",
+    "output",
+    "coordinates",
+    "repeat",
+    "json",
+];
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -136,7 +152,7 @@ impl Flags {
             if work { arg.hide(true) } else { arg }
         };
         let command = Flags::command().mut_subcommand("doctor", |doctor| doctor.mut_args(hide));
-        Flags::from_arg_matches_mut(&mut command.try_get_matches()?)
+        Flags::from_arg_matches_mut(&mut thc_config::help::read(command, &SHORT)?)
     }
 
     /// Reads the file, if any, and checks everything.
@@ -178,15 +194,15 @@ impl Flags {
         let source = match (keys.input, keys.coordinates) {
             (Some(input), None) => TensorSource::File { input, output: keys.output },
             (None, Some(_)) if keys.output.is_some() => {
-                return Err("output needs input: nobody has use for the mean of made-up coordinates".into());
+                return Err("--output needs --input: made-up coordinates have no mean to keep".into());
             }
-            (None, Some(0)) => return Err("coordinates is 0: give at least 1".into()),
-            (None, Some(count)) if count > MOST_COORDINATES => {
+            (None, Some(Size(0))) => return Err("coordinates is 0: give at least 1".into()),
+            (None, Some(Size(count))) if count as u64 > MOST_COORDINATES => {
                 return Err(format!(
                     "coordinates is {count}: one all-reduce has {MOST_COORDINATES} at most, give fewer and --repeat"
                 ));
             }
-            (None, Some(count)) => TensorSource::MadeUp(count as usize),
+            (None, Some(Size(count))) => TensorSource::MadeUp(count),
             (Some(_), Some(_)) => {
                 return Err("input and coordinates exclude each other: give one of them".into());
             }

@@ -63,7 +63,7 @@ fn errors_name_the_key() {
             "coordinates is 4294967296: one all-reduce has 4294967295 at most",
         ),
         (&["--coordinates", "99999999999999"], "coordinates is 99999999999999"),
-        (&["--coordinates", "9", "--output", "x.f32"], "output needs input"),
+        (&["--coordinates", "9", "--output", "x.f32"], "--output needs --input"),
         (&["--input", ""], "a value is required for '--input"),
         (&["--input", "x", "--output", ""], "a value is required for '--output"),
         (&["--coordinates", "9", "--threads", "0"], "threads is 0"),

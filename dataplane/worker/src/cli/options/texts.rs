@@ -1,11 +1,13 @@
 //! Values as they are written: each error names the key.
 
 use std::fmt::Display;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 use thc_config::values::{Interval, Secret};
 
+/// The port of a server whose address has none.
+const PORT: u16 = 9000;
 /// The longest of all times, a year: further sums of times stay representable.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -31,10 +33,16 @@ pub(super) fn cookie(secret: Option<&Secret>) -> Result<Option<u32>, String> {
 }
 
 pub(super) fn resolve(key: &str, text: &str) -> Result<SocketAddr, String> {
-    let ps = thc_transport::resolve(text)
+    let is_ipv6 = text.parse::<Ipv6Addr>().is_ok();
+    let whole = match text {
+        _ if is_ipv6 => format!("[{text}]:{PORT}"),
+        _ if text.is_empty() || text.contains(':') && !text.ends_with(']') => text.to_owned(),
+        _ => format!("{text}:{PORT}"),
+    };
+    let ps = thc_transport::resolve(&whole)
         .map_err(|e| format!("{key} = {text:?}: {e}; write it like 10.0.0.1:9000 or [fd00::1]:9000"))?;
     if ps.port() == 0 {
-        return Err(format!("{key} = {text:?}: no server has port 0; the usual port is 9000"));
+        return Err(format!("{key} = {text:?}: no server has port 0; the usual port is {PORT}"));
     }
     let broadcast = matches!(ps.ip(), IpAddr::V4(ip) if ip.is_broadcast());
     if ps.ip().is_unspecified() || broadcast || ps.ip().is_multicast() {
