@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use thc_codec::CodecError;
 use thc_codec::table::{LookupTable, choose, choose_complete};
 use thc_policy::layerwise::{Assignment, Problem, STEPS, discrete, exact};
-use thc_policy::{AdaptError, accordion, buckets, thc, threshold};
+use thc_policy::{AdaptError, buckets, thc, threshold};
 
 fn config_error<T>(py: Python<'_>, result: Result<T, AdaptError>) -> PyResult<T> {
     result.map_err(|error| errors::config(py, &error.to_string()))
@@ -131,28 +131,7 @@ pub fn adapt_fit(py: Python<'_>, steps: Vec<(Vec<f64>, f64)>) -> PyResult<(Vec<f
     config_error(py, buckets::fit(&steps)).map(|fit| (fit.slopes, fit.intercept, fit.score))
 }
 
-/// Critical regimes.
-#[pyclass(module = "thc._native", frozen)]
-pub struct Accordion(Mutex<accordion::Accordion>);
-
-#[pymethods]
-impl Accordion {
-    #[new]
-    #[pyo3(signature = (eta))]
-    fn new(py: Python<'_>, eta: f64) -> PyResult<Self> {
-        config_error(py, accordion::Accordion::new(eta)).map(|inner| Self(Mutex::new(inner)))
-    }
-
-    fn look(&self, py: Python<'_>, norms: Vec<f64>) -> PyResult<Vec<bool>> {
-        config_error(py, lock(&self.0).look(&norms))
-    }
-
-    fn restart(&self) {
-        lock(&self.0).restart();
-    }
-}
-
-/// The communication threshold table.
+/// Times of a warm-up, by size of tensor.
 #[pyclass(module = "thc._native", frozen)]
 pub struct ThresholdTable(Mutex<threshold::Timings>);
 
@@ -163,31 +142,31 @@ impl ThresholdTable {
         Self(Mutex::default())
     }
 
+    /// A tensor of `size` coordinates took so many seconds without compression.
     fn record_raw(&self, py: Python<'_>, size: u64, seconds: f64) -> PyResult<()> {
         config_error(py, lock(&self.0).record_raw(size, seconds))
     }
 
+    /// A compressed tensor took so many seconds on the network, and so many to be compressed and decompressed.
     fn record_compressed(&self, py: Python<'_>, size: u64, seconds: f64, processing: f64) -> PyResult<()> {
         config_error(py, lock(&self.0).record_compressed(size, seconds, processing))
     }
 
-    /// Size, t_c, t_c^q, t_p^q.
+    /// The sizes that were seen both ways, smallest first: size, t_c, t_c^q, t_p^q, medians in seconds.
     fn rows(&self) -> Vec<(u64, f64, f64, f64)> {
         lock(&self.0).rows().map(|row| (row.size, row.raw, row.compressed, row.processing)).collect()
     }
 
-    #[pyo3(signature = (before))]
+    /// The smallest size from which on compression pays; `None` if it never does. `before` is the threshold known before: a size stays
+    /// on its side of that while its gain is near 1.
+    #[pyo3(signature = (before=None))]
     fn threshold(&self, before: Option<u64>) -> Option<u64> {
         lock(&self.0).threshold(before)
     }
 
-    fn link_changed(&self, size: u64, seconds: f64, share: f64) -> bool {
-        lock(&self.0).link_changed(size, seconds, share)
-    }
-
-    /// The threshold of a group, from its members' tables.
+    /// The threshold of a group: row by row its slowest member's times.
     #[staticmethod]
-    #[pyo3(signature = (tables, before))]
+    #[pyo3(signature = (tables, before=None))]
     fn common_threshold(tables: Vec<PyRef<'_, ThresholdTable>>, before: Option<u64>) -> Option<u64> {
         let tables: Vec<threshold::Timings> = tables.iter().map(|table| lock(&table.0).clone()).collect();
         threshold::Timings::common_threshold(&tables, before)

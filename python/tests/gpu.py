@@ -28,9 +28,9 @@ def plan(gpus: int) -> list[tuple[str, int, str]]:
         return [("checks_gpu", 2, "gloo"), ("checks_gpu_sharded", 2, "gloo"), ("checks_gpu_rails", 4, "gloo")]
     if gpus == 1:
         # NCCL gives a GPU to one rank only.
-        return [("checks_gpu", 2, "gloo"), ("checks_gpu", 1, "nccl"), ("checks_gpu_sharded", 1, "nccl")]
+        return [("checks_gpu", 2, "gloo"), ("checks_gpu", 1, "nccl")]
     rails = [("checks_gpu_rails", 4, "nccl")] if gpus >= 4 else []
-    return [("checks_gpu", 2, "nccl"), ("checks_gpu", 2, "gloo"), ("checks_gpu_sharded", 4 if gpus >= 4 else 2, "nccl"), *rails]
+    return [("checks_gpu", 2, "nccl"), ("checks_gpu", 2, "gloo"), *rails]
 
 
 def bits() -> str:

@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from thc.errors import PlanError
 
-__all__ = ["Array", "Plan", "as_f32", "feedback_key", "spans_of"]
-
 Plan = Sequence[tuple[int, int | str]]
 """Spans of an array, each with its length and the id of one of the job's tables, or ``"raw"``."""
 

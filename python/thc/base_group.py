@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from thc.server import Server
     from thc.stats import Job, Stats, Table
 
-__all__ = ["BaseGroup", "Pending", "open_groups"]
-
 LINGER = 10.0
 """Seconds that an embedded parameter server waits at its end for workers that have not left yet."""
 
@@ -71,8 +69,6 @@ class BaseGroup(abc.ABC):
     job_number: int
     training: Training
     """What the steps of models were made of whose gradients this group averages, as hooks of :mod:`thc.torch` measure it."""
-    nmse: dict[str, float]
-    """By parameter, with ``check_accuracy``."""
     compresses_on: tuple[str, str] = ("cpu", "arrays of the CPU")
     """What compresses, and why: a hook of :mod:`thc.torch` may have found it better on a GPU. :meth:`stats` repeats it."""
     sums_in_lanes: bool = False

@@ -1,47 +1,6 @@
 """What can go wrong, one exception for each failure. All are :class:`ThcError`."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
-__all__ = [
-    "ChangedError",
-    "ClosedError",
-    "CodecError",
-    "ConfigError",
-    "ControllerError",
-    "EmptyError",
-    "FeedbackBusyError",
-    "FeedbackError",
-    "FeedbackLengthError",
-    "FeedbackStateError",
-    "GivenUpError",
-    "JoinError",
-    "JoinMissingError",
-    "JoinRefusedError",
-    "JoinSilentError",
-    "LeftBehindError",
-    "MismatchError",
-    "MissingError",
-    "ModelEmptyError",
-    "ModelError",
-    "ModelRefusedError",
-    "ModelSilentError",
-    "NetworkError",
-    "NonFiniteError",
-    "NormError",
-    "NormLostError",
-    "PanickedError",
-    "PlanError",
-    "ReformingError",
-    "ReplicasError",
-    "ServerError",
-    "SessionError",
-    "SilentError",
-    "ThcError",
-    "TooLongError",
-    "UnusableJobError",
-]
+from collections.abc import Sequence as _Sequence
 
 
 class ThcError(Exception):
@@ -95,7 +54,7 @@ class JoinSilentError(JoinError):
 class JoinMissingError(JoinError):
     """The parameter server is there, but not all workers came."""
 
-    missing: Sequence[int] = ()
+    missing: _Sequence[int] = ()
     """The workers that did not."""
     waited: float = 0.0
     """Seconds."""
@@ -144,7 +103,7 @@ class MismatchError(SessionError):
 class MissingError(SessionError):
     """The parameter server answers, but some workers do not send."""
 
-    missing: Sequence[int] = ()
+    missing: _Sequence[int] = ()
     """The workers that do not."""
     waited: float = 0.0
     """Seconds without progress."""

@@ -20,8 +20,6 @@ from thc.join import OWN_SERVER, Join
 from thc.stats import Job, Stats, Table, Training
 from thc.server import Server
 
-__all__ = ["Group", "Handle", "Plan"]
-
 
 class Handle(Pending):
     """An all-reduce under way, from :meth:`Group.allreduce_async`."""
@@ -102,7 +100,6 @@ class Group(BaseGroup):
         self.job_number: int = told["job"]
         self.worker: int = told["worker"]
         self.workers: int = told["workers"]
-        self.nmse = {}
         self.training = Training()
         _open.add(self)
 
@@ -241,7 +238,7 @@ class Group(BaseGroup):
     def stats(self) -> Stats:
         """Totals since the group was joined."""
         device, why = self.compresses_on
-        return Stats(**self._native.stats(), device=device, why=why, **self.training.totals(), nmse=dict(self.nmse))
+        return Stats(**self._native.stats(), device=device, why=why, **self.training.totals())
 
     def give_up(self) -> None:
         """Gives the session up: all calls under way, on whatever threads, and all later ones raise :exc:`~thc.GivenUpError` until

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from thc.job_options import JobOptions
 
-__all__ = ["Server"]
-
 
 class Server:
     """A software parameter server with one job, on threads of this process.

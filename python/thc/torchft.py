@@ -31,8 +31,6 @@ except ImportError as error:
 import thc.torch
 from thc.torch.backend.process_group import ThcProcessGroup
 
-__all__ = ["ProcessGroupTHC"]
-
 
 class _ManagedWork(dist._Work):
     """An all-reduce whose error is the group's and fails the step. When a work itself fails, torchft 0.2 ends the process in place of the step."""

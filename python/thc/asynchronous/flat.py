@@ -9,8 +9,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["Flat"]
-
 
 class Flat:
     """One vector with a place for each of ``tensors``. For tensors of a GPU there is one on the GPU as well, and the one of

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from thc import _native
 from thc.errors import ConfigError
 
-__all__ = ["Asynchronous", "ModelServer", "ModelSpec", "Pulled", "Pushed", "Tensor"]
-
 Vector = npt.NDArray[np.float32]
 
 

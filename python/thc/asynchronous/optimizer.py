@@ -15,8 +15,6 @@ from thc.asynchronous.model import Asynchronous, Pulled, Pushed, Tensor, Vector
 from thc.errors import ConfigError, ModelEmptyError, ThcError
 from thc.group import Group
 
-__all__ = ["AsynchronousSGD", "coordinates", "tensors"]
-
 Closure = Callable[[], Any]
 log = logging.getLogger("thc.torch")
 

@@ -27,8 +27,6 @@ from thc.torch.options import Compression
 from thc.torch.ranks.gathering import gather_objects
 from thc.torch.ranks.own_groups import OwnGroups, backend_on, borrow
 
-__all__ = ["CollectiveGroup"]
-
 _seeds = itertools.count(1)
 """Seeds of the groups of this process: ranks make groups in the same order."""
 
@@ -96,7 +94,6 @@ class CollectiveGroup(BaseGroup):
         self.worker, self.workers, on_gpus = self._place(process_group)
         self.ps, self.job_number = "the process group", 0
         self.training = Training()
-        self.nmse = {}
         lane, block, seed = compression.lane or 8, compression.block or 13, compression.seed
         if (1 << lane) - 1 < self.workers:
             raise errors.ConfigError(f"lanes of {lane} bits do not hold sums of {self.workers} ranks: give a wider lane")
@@ -258,7 +255,7 @@ class CollectiveGroup(BaseGroup):
         device, why = self.compresses_on
         totals = self._totals
         known = {name: totals[name] for name in ("calls", "failed", "coordinates")} | dict.fromkeys(("bytes_up", "bytes_down"), totals["bytes"])
-        return Stats.without_packets(**known, device=device, why=why, **self.training.totals(), nmse=dict(self.nmse))
+        return Stats.without_packets(**known, device=device, why=why, **self.training.totals())
 
     def rejoin(self) -> None:
         raise errors.ConfigError("sums that the process group adds up have no session to join anew: make the process group anew")

@@ -8,8 +8,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-__all__ = ["gloo_group", "register_backends"]
-
 
 def _gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)

@@ -17,8 +17,6 @@ from thc.torch.backend.options import Options, exact
 from thc.torch.backend.sums import DTYPES, Sums
 from thc.torch.backend.work import JointWork, work_that_ends
 
-__all__ = ["ThcProcessGroup"]
-
 log = logging.getLogger("thc.torch")
 
 

@@ -21,8 +21,6 @@ from thc.torch.collective import CollectiveGroup
 from thc.torch.engine.pipeline import Pipeline
 from thc.torch.options import Compression
 
-__all__ = ["DTYPES", "Staging", "Sums"]
-
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 """Types of tensors that are compressed. Ranks tell each other their places in this list."""
 

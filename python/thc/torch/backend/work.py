@@ -13,8 +13,6 @@ import torch.distributed as dist
 
 from thc.errors import ThcError
 
-__all__ = ["JointWork", "SumWork", "work_that_ends"]
-
 
 def _values(fulfilled: Any) -> Any:
     return fulfilled.value()

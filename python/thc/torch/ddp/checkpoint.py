@@ -13,8 +13,6 @@ from thc.torch.ddp.hook import Hook
 from thc.torch.ddp.wrap import hook_of
 from thc.torch.sharding.replicate import Replicas
 
-__all__ = ["Checkpoint"]
-
 log = logging.getLogger("thc.torch")
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,22 +10,20 @@ import torch.distributed as dist
 
 from thc import errors
 from thc.base_group import BaseGroup
-from thc.torch.adapt.adaptive import Adaptive
-from thc.torch.ddp.comparing import Comparing, Comparison
 from thc.torch.ddp.buckets import Buckets, Passes, check_one_device
+from thc.torch.ddp.comparing import Comparing, Comparison
 from thc.torch.ddp.future import BucketFuture, PassError
 from thc.torch.engine.bucket import Arrival, Bucket
 from thc.torch.engine.engine import Adapter, Engine
+from thc.torch.hosts.rails import RailGroup
 from thc.torch.joining import scope_of
-from thc.torch.loops.optimizer_step import replace_step
+from thc.torch.names import named_parameters
 from thc.torch.options import Compression, Options
+from thc.torch.parts.adaptive import Adaptive
+from thc.torch.parts.optimizer_step import replace_step
+from thc.torch.parts.plan import Plan
 from thc.torch.ranks.lone import LoneGroup
 from thc.torch.ranks.peers import Peers
-from thc.torch.adapt.plan import Plan
-from thc.torch.names import named_parameters
-from thc.torch.hosts.rails import RailGroup
-
-__all__ = ["Hook", "check_model", "check_rails"]
 
 
 class Hook(Adapter):
@@ -82,11 +79,6 @@ class Hook(Adapter):
         return self.plans[-1] if self.plans else None
 
     @property
-    def accuracy(self) -> Mapping[str, float]:
-        """With ``check_accuracy``: the NMSE of each parameter's mean when it was looked at last."""
-        return types.MappingProxyType(self.group.nmse)
-
-    @property
     def comparison(self) -> Comparison | None:
         """With ``only_if_faster``: what steps have taken, and what came of it; the same on all ranks. Nothing before it is known."""
         return None if self._comparing is None else self._comparing.last
@@ -123,8 +115,7 @@ class Hook(Adapter):
             self._plain = isinstance(self.group, LoneGroup) or self._comparing is not None and not self.fallback_active and self._comparing.next()
         keeps = engine.fallback.is_enabled and not self.fallback_active and not self._plain
         is_last = given.is_last() and not self._passes.skips
-        bucket = self._buckets.make(given, index, is_last, future, keeps, any(part.one_call for part in engine.parts))
-        self._put(bucket)
+        self._put(self._buckets.make(given, index, is_last, future, keeps))
 
     def _end_pass(self) -> None:
         """The backward pass has computed all gradients, and DDP may have left out the last bucket: ends the step."""
@@ -149,14 +140,6 @@ class Hook(Adapter):
         engine.put(bucket)
 
     # What users call, between steps.
-
-    def adapt_anew(self) -> None:
-        """With ``adapt``: all defaults from the next step on, and another warm-up, as after a change of the network. All ranks must
-        call this between the same steps."""
-        adaptive = self.adaptive
-        if adaptive is None:
-            raise errors.ConfigError("this hook does not adapt: give it Compression(adapt=thc.torch.Adapt())")
-        self.engine.ask(lambda: adaptive.restart(self.steps))
 
     def close(self) -> None:
         """Averages nothing any more: leaves the job, unless the group was given or others may share it, and lets later hooks have what this one
@@ -206,7 +189,7 @@ class Hook(Adapter):
 def check_model(model: torch.nn.Module | None, compression: Compression, exclude: Sequence[str], device: str) -> None:
     """Refuses options that do not go with a model, for which there is no group yet."""
     Buckets(model, Options(exclude=exclude, device=device, min_size=compression.min_size), "")
-    for option, wanted in (("exclude", exclude), ("adapt", compression.adapt), ("check_accuracy", compression.check_accuracy)):
+    for option, wanted in (("exclude", exclude), ("adapt", compression.adapt)):
         if wanted and model is None:
             raise errors.ConfigError(f"{option} names parameters: give the state the model, too")
     if getattr(model, "skip_all_reduce_unused_params", False) and compression.adapt is not None:

@@ -21,8 +21,6 @@ from thc.torch.options import Compression, Options
 from thc.torch.ranks.own_groups import backend_on
 from thc.torch.replicas.digests import DigestOf
 
-__all__ = ["State", "state_of", "thc_hook"]
-
 
 class State:
     """The state of :func:`thc_hook`, with the options of :func:`thc.torch.wrap`, which registers one itself::

@@ -16,8 +16,6 @@ from thc.torch.ddp.state import State, state_of, thc_hook
 from thc.torch.names import unwrapped
 from thc.torch.options import Compression
 
-__all__ = ["hook_of", "is_wrapped", "wrap"]
-
 
 def wrap(
     model: DistributedDataParallel,

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 
 from thc import errors
 
-__all__ = ["LOST", "Agreement", "Route", "Wish"]
-
 LOST = (
     errors.SilentError,
     errors.MissingError,

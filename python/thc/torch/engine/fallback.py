@@ -15,8 +15,6 @@ from thc.torch.ranks.health import PeerProbe, ServerProbe, StepCounters
 from thc.torch.options import IN_FLIGHT
 from thc.torch.ranks.peers import Peers
 
-__all__ = ["Fallback"]
-
 PATIENCE = 10.0
 """Seconds that the store may take to answer."""
 

@@ -21,8 +21,6 @@ from typing import Any, Protocol
 from thc import errors
 from thc.base_group import BaseGroup
 
-__all__ = ["Pipeline", "Work", "looking_around", "pipeline_of"]
-
 log = logging.getLogger("thc.torch")
 
 IDLE = 0.5

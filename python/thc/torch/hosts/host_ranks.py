@@ -13,8 +13,6 @@ from thc.torch.ranks.gathering import gather_numbers
 from thc.torch.ranks.own_groups import backend_on, borrow
 from thc.torch.ranks.peers import wait_for
 
-__all__ = ["HostRanks"]
-
 T = TypeVar("T")
 
 

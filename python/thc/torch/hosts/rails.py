@@ -28,8 +28,6 @@ from thc.torch.ranks.gathering import Gather
 from thc.rendezvous import this_host
 from thc.torch.ranks.own_groups import borrow
 
-__all__ = ["Hosts", "RailGroup", "hosts_of", "rails"]
-
 
 class RailGroup(BaseGroup):
     """All ranks of a process group, in which the ranks with the same place on their hosts are the workers of a job, one a host.
@@ -49,7 +47,6 @@ class RailGroup(BaseGroup):
         self.ps, self.job_number = rail.ps, rail.job_number
         self.sums_in_lanes = rail.sums_in_lanes
         self.training = Training()
-        self.nmse = rail.nmse
         _open.add(self)
 
     @property

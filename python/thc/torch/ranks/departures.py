@@ -11,8 +11,6 @@ import torch.distributed as dist
 
 from thc import errors
 
-__all__ = ["Departures"]
-
 _all: weakref.WeakSet[Departures] = weakref.WeakSet()
 
 

@@ -13,8 +13,6 @@ import torch.distributed as dist
 from thc.errors import ConfigError
 from thc.rendezvous import addresses_among, data_address, this_host
 
-__all__ = ["Gather", "Gathering", "begin_gather", "gather_numbers", "gather_objects", "shared_store"]
-
 
 class Gathering:
     """Numbers of all ranks, on their way."""

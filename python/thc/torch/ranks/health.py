@@ -14,8 +14,6 @@ from thc.base_group import BaseGroup
 from thc.torch.engine.pipeline import looking_around
 from thc.torch.ranks.departures import Departures
 
-__all__ = ["PeerProbe", "ServerProbe", "StepCounters"]
-
 PEER_PERIOD = 0.5
 """Seconds between two looks at the other ranks."""
 PEER_PATIENCE = 2.0

@@ -9,8 +9,6 @@ from thc.base_group import BaseGroup, Pending, _open
 from thc.errors import ClosedError
 from thc.stats import Job, Stats, Table, Training
 
-__all__ = ["LoneGroup"]
-
 
 class _Over(Pending):
     """A call that was over when it began."""
@@ -32,7 +30,6 @@ class LoneGroup(BaseGroup):
         self.worker, self.workers = 0, 1
         self.ps, self.job_number = "this rank alone", 0
         self.training = Training()
-        self.nmse = {}
         self._calls = self._coordinates = 0
         _open.add(self)
 
@@ -59,7 +56,7 @@ class LoneGroup(BaseGroup):
     def stats(self) -> Stats:
         known = {"calls": self._calls, "coordinates": self._coordinates}
         device, why = self.compresses_on
-        return Stats.without_packets(**known, device=device, why=why, **self.training.totals(), nmse=dict(self.nmse))
+        return Stats.without_packets(**known, device=device, why=why, **self.training.totals())
 
     def give_up(self) -> None:
         """There is nobody to give up."""

@@ -14,8 +14,6 @@ from torch.distributed.constants import default_pg_timeout
 
 from thc.torch.ranks.gathering import gather_objects
 
-__all__ = ["OwnGroups", "backend_on", "backends_of", "borrow", "time_out"]
-
 
 def backend_on(process_group: Any, device: str) -> str | None:
     """The backend that a process group has for tensors of a kind of device, such as ``"cpu"``; nothing if it has none."""

@@ -14,8 +14,6 @@ from thc import errors
 from thc.torch.ranks.gathering import Gathering, begin_gather, gather_numbers
 from thc.torch.ranks.own_groups import backend_on, backends_of, borrow
 
-__all__ = ["Peers", "wait_for"]
-
 PATIENCE = 0.2
 """Seconds that are waited for others before anything else is done."""
 

@@ -15,8 +15,6 @@ from thc.torch.ranks.gathering import gather_numbers
 
 log = logging.getLogger("thc.torch")
 
-__all__ = ["DigestOf", "check_replicas"]
-
 CHUNK = 1 << 20
 """Elements that are digested together."""
 

@@ -15,8 +15,6 @@ from thc.base_group import BaseGroup
 from thc.torch.ranks.gathering import gather_numbers
 from thc.torch.ddp.wrap import hook_of
 
-__all__ = ["broadcast_tensors", "sync_parameters", "tensors_of"]
-
 CHUNK = 1 << 22
 """Elements that are sent together."""
 

@@ -21,8 +21,6 @@ from thc.torch.options import Compression, Options
 from thc.torch.ranks.peers import Peers
 from thc.torch.sharding.shard import Part, Shard
 
-__all__ = ["Replicas", "replicate"]
-
 class _Travelling:
     """Gradients whose mean nobody waits for before the end of the backward pass."""
 
@@ -94,16 +92,12 @@ class Replicas(Adapter):
         """Has gradients averaged, in place."""
         arrival = Arrival()
         bucket = Bucket(self._index, is_last, flat, [], layout, arrival, None)
-        if flat.device.type == "cuda":
-            bucket.ready = torch.cuda.Event()
-            bucket.ready.record(torch.cuda.current_stream(flat.device))
         if self.engine.fallback.is_enabled and not self.fallback_active:
             key = (layout.key, self._index)
             if key not in self._copies or self._copies[key].dtype != flat.dtype:
                 self._copies[key] = torch.empty_like(flat)
             bucket.copy = self._copies[key].copy_(flat)
-            if bucket.ready is not None:
-                bucket.ready.record(torch.cuda.current_stream(flat.device))
+        bucket.record_ready()
         self.engine.clock.note_production()
         self._index = 0 if is_last else self._index + 1
         self.engine.put(bucket)

@@ -9,8 +9,6 @@ import torch
 
 from thc.torch.compression.layout import Layout, Segment
 
-__all__ = ["Part", "Shard"]
-
 
 class Part:
     """This rank's part of one parameter, in one dimension padded to the largest that a rank has."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,17 +12,15 @@ import torch
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.join import Join
-from thc.torch.engine.bucket import is_finite
-from thc.torch.engine.clock import StepClock
-from thc.torch.device.choice import ON_CPU
+from thc.torch.compression.selector import ON_CPU
+from thc.torch.engine.bucket import Piece, is_finite
+from thc.torch.engine.clock import Clock
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.joining import begin_alike, enter, scope_of
-from thc.torch.loops.optimizer_step import replace_step, unscaled
 from thc.torch.options import Compression, Options
+from thc.torch.parts.optimizer_step import replace_step, unscaled
+from thc.torch.parts.part import Part
 from thc.torch.ranks.peers import Peers
-from thc.torch.engine.piece import Piece
-
-__all__ = ["Outer", "nesterov", "outer"]
 
 log = logging.getLogger("thc.torch")
 
@@ -34,7 +32,7 @@ def nesterov(parameters: list[torch.nn.Parameter], rate: float = 0.7, momentum: 
     return torch.optim.SGD(parameters, lr=rate, momentum=momentum, nesterov=True)
 
 
-class _Part:
+class _Fragment:
     """Some neighbouring parameters, which are averaged together."""
 
     def __init__(self, name: str, parameters: list[torch.nn.Parameter], make: MakeOptimizer, offset: int, compressed: bool) -> None:
@@ -68,7 +66,7 @@ class Outer(Adapter):
     def __init__(
         self,
         engine: Engine,
-        clock: StepClock,
+        clock: Clock,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         every: int,
@@ -90,6 +88,7 @@ class Outer(Adapter):
         self._all = list(model.parameters())
         self._make, self._count, self._compressed = make, parts, mode != "raw"
         self._train(self.trained())
+        engine.parts.append(_LoopState(self))
 
     def trained(self) -> list[torch.nn.Parameter]:
         """The parameters that are not frozen now."""
@@ -99,7 +98,7 @@ class Outer(Adapter):
         """Averages these parameters from now on, with outer optimizers that begin."""
         scope = f"outer{scope_of(self.group)}"
         self._parts = [
-            _Part(f"{scope}.{number}", cut, self._make, (number + 1) * self.every // self._count, self._compressed)
+            _Fragment(f"{scope}.{number}", cut, self._make, (number + 1) * self.every // self._count, self._compressed)
             for number, cut in enumerate(_cut(parameters, self._count))
         ]
 
@@ -168,7 +167,7 @@ class Outer(Adapter):
                     part.agreed.sub_(part.difference)
             part.write(part.agreed.detach())
 
-    def _send(self, part: _Part) -> None:
+    def _send(self, part: _Fragment) -> None:
         if part.piece.under_way:
             self._receive(part)
         part.sent = part.read()
@@ -176,7 +175,7 @@ class Outer(Adapter):
         self.engine.begin([part.piece])
         part.due = self.steps + self.delay
 
-    def _receive(self, part: _Part) -> None:
+    def _receive(self, part: _Fragment) -> None:
         """The outer step. What this rank's inner steps have done since the difference was taken stays on top of its result."""
         sent = part.sent
         if not self._average(part):
@@ -187,7 +186,7 @@ class Outer(Adapter):
         part.agreed.grad = None
         part.write(part.agreed.detach() + (part.read() - sent) if self.delay else part.agreed.detach())
 
-    def _average(self, part: _Part) -> bool:
+    def _average(self, part: _Fragment) -> bool:
         """Waits for the mean of the difference under way; whether it is finite."""
         part.sent = None
         with self._clock.measure_wait():
@@ -198,7 +197,7 @@ class Outer(Adapter):
         self.rounds += 1
         return True
 
-    def _skip(self, part: _Part) -> None:
+    def _skip(self, part: _Fragment) -> None:
         """Some rank's parameters were not finite: that one starts again from those of all."""
         self.skipped += 1
         if bool(torch.isfinite(part.read()).all()):
@@ -212,25 +211,39 @@ class Outer(Adapter):
         """For a checkpoint, on every rank its own, beside those of model and optimizer. All ranks call it between the same
         steps: what is under way is taken in first."""
         self.finish()
+        return self.engine.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where :meth:`state_dict` was called; all ranks, with checkpoints of one step."""
+        self.finish()
+        self.engine.load_state_dict(state)
+
+
+class _LoopState(Part):
+    """What a checkpoint has of an outer loop."""
+
+    name = "outer"
+
+    def __init__(self, loop: Outer) -> None:
+        self._loop = loop
+
+    def state_dict(self) -> dict[str, Any]:
         return {
-            "steps": self.steps,
-            "agreed": [part.agreed.detach().clone() for part in self._parts],
-            "optimizers": [part.optimizer.state_dict() for part in self._parts],
-            "feedback": self.group.save_feedback(),
+            "steps": self._loop.steps,
+            "agreed": [part.agreed.detach().clone() for part in self._loop._parts],
+            "optimizers": [part.optimizer.state_dict() for part in self._loop._parts],
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where :meth:`state_dict` was called; all ranks, with checkpoints of one step."""
-        sizes, given = [len(part.agreed) for part in self._parts], [len(each) for each in state["agreed"]]
+    def load_state_dict(self, state: Mapping[str, Any], step: int) -> None:
+        parts = self._loop._parts
+        sizes, given = [len(part.agreed) for part in parts], [len(each) for each in state["agreed"]]
         if sizes != given:
             raise errors.ConfigError(f"the checkpoint has parts of {given} parameters, this model of {sizes}: load it with the same model and parts")
-        self.finish()
-        self.steps = int(state["steps"])
-        for part, agreed, saved in zip(self._parts, state["agreed"], state["optimizers"]):
+        self._loop.steps = int(state["steps"])
+        for part, agreed, saved in zip(parts, state["agreed"], state["optimizers"]):
             with torch.no_grad():
                 part.agreed.copy_(agreed)
             part.optimizer.load_state_dict(saved)
-        self.group.restore_feedback(state["feedback"])
 
 
 def outer(
@@ -292,7 +305,7 @@ def outer(
     compression.only("outer")
     group = enter(process_group, group, over, compression, join, every=every, parts=parts, delay=delay, mode=mode, fallback=fallback)
     begin_alike(model, process_group)
-    clock = StepClock(group.training)
+    clock = Clock(group.training, by_optimizer=True)
     kept = Options.of(compression, group, feedback=mode != "raw", fallback=fallback, device="cpu")
     engine = Engine(group, kept, Peers(process_group), clock, ON_CPU)
     made = Outer(engine, clock, model, optimizer, every, outer, parts, delay, mode)

@@ -15,19 +15,17 @@ from torch.nn.parallel import DistributedDataParallel
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.join import Join
-from thc.torch.adapt.adaptive import Adaptive
-from thc.torch.device.choice import ON_CPU
-from thc.torch.engine.bucket import is_finite
-from thc.torch.engine.clock import StepClock
+from thc.torch.compression.selector import ON_CPU
+from thc.torch.engine.bucket import Piece, is_finite
+from thc.torch.engine.clock import Clock
 from thc.torch.engine.engine import Adapter, Engine
-from thc.torch.engine.piece import Piece
 from thc.torch.joining import begin_alike, enter, scope_of
-from thc.torch.loops.optimizer_step import replace_step, unscaled
 from thc.torch.names import named_parameters
 from thc.torch.options import Compression, Options
+from thc.torch.parts.adaptive import Adaptive
+from thc.torch.parts.optimizer_step import replace_step, unscaled
+from thc.torch.parts.part import Part
 from thc.torch.ranks.peers import Peers
-
-__all__ = ["Gradients", "LocalOptimizer", "Overlap", "Trial", "cut_gradients", "overlap"]
 
 MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 
@@ -38,7 +36,7 @@ class Overlap(Adapter):
     def __init__(
         self,
         engine: Engine,
-        clock: StepClock,
+        clock: Clock,
         optimizer: torch.optim.Optimizer,
         local: Trial | LocalOptimizer | None,
         rate: float | None,
@@ -71,7 +69,7 @@ class Overlap(Adapter):
         trained = {p for group in self._optimizer.param_groups for p in group["params"] if p.requires_grad}
         if trained == set(self._parameters):
             return
-        if self.engine.parts:
+        if self.engine.options.adapt is not None:
             raise errors.ConfigError("other parameters are trained than when adapt chose how each travels: call overlap anew with a new optimizer")
         self.settle()
         self._train(self._names())
@@ -119,23 +117,13 @@ class Overlap(Adapter):
         feedback by parameter, with ``adapt`` the choices, the state of ``loc_optimizer``. It settles, so all ranks call it between the
         same steps."""
         self.settle()
-        state = self.engine.state_dict()
-        averaged, state["steps"] = state["steps"], self.steps
-        if "adapt" in state:
-            # Choices go by the engine's steps.
-            state["averaged"] = averaged
-        return state | {"local": self._local.state_dict()} if isinstance(self._local, LocalOptimizer) else state
+        return self.engine.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where :meth:`state_dict` was called; all ranks, with checkpoints of one step, and before model and optimizer load theirs."""
         self.settle()
-        self.steps = int(state["steps"])
-        mine = {key: state[key] for key in ("feedback", "adapt") if key in state}
-        if any(part.name in state for part in self.engine.parts):
-            mine["steps"] = state["averaged"]
-        self.engine.load_state_dict(mine)
-        if isinstance(self._local, LocalOptimizer) and "local" in state:
-            self._local.load_state_dict(state["local"])
+        self.engine.load_state_dict(state)
+        self.steps = self.engine.steps.number
 
     def _begin_from_the_model(self) -> None:
         """Nothing is under way, so the model has the common parameters, perhaps from a checkpoint."""
@@ -235,12 +223,14 @@ def overlap(
     local: Trial | LocalOptimizer | None = None
     if backup:
         local = Trial(optimizer, optimizer.step) if loc_optimizer is None else LocalOptimizer(optimizer, loc_optimizer)
-    clock = StepClock(group.training)
+    clock = Clock(group.training, by_optimizer=True)
     kept = Options.of(compression, group, feedback=True, fallback=fallback, device="cpu")
     peers = Peers(process_group)
     engine = Engine(group, kept, peers, clock, ON_CPU)
     if kept.adapt is not None:
         engine.parts.append(Adaptive.create(kept.adapt, group, peers, {name: p.numel() for p, name in names().items()}))
+    if isinstance(local, LocalOptimizer):
+        engine.parts.append(local)
     made = Overlap(engine, clock, optimizer, local, loc_lr, names)
 
     def step(closure: Callable[[], Any] | None = None) -> Any:
@@ -319,8 +309,10 @@ class Trial:
         return held.copy_(value)
 
 
-class LocalOptimizer:
+class LocalOptimizer(Part):
     """Another optimizer for the same groups of parameters, with no state in common."""
+
+    name = "local"
 
     def __init__(self, optimizer: torch.optim.Optimizer, make: Callable[[list[dict[str, Any]]], torch.optim.Optimizer]) -> None:
         self._optimizer = optimizer
@@ -336,8 +328,8 @@ class LocalOptimizer:
         found: dict[str, Any] = self._own.state_dict()
         return found
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._own.load_state_dict(state)
+    def load_state_dict(self, state: Mapping[str, Any], step: int) -> None:
+        self._own.load_state_dict(dict(state))
 
 
 PIECE = 1 << 22

@@ -12,9 +12,7 @@ from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.engine.agreement import LOST
 from thc.torch.engine.bucket import Bucket
-from thc.torch.engine.part import EnginePart
-
-__all__ = ["Meetings", "Pace"]
+from thc.torch.parts.part import Part, Span
 
 PERIOD = 0.1
 """Seconds between two looks at whether a rank waits for the others."""
@@ -63,12 +61,12 @@ class Meetings:
         self._round += 1
 
 
-class Pace(EnginePart):
+class Pace(Part):
     """What an engine sees of this. In a job with a quorum a rank that comes too late has no mean, and is behind until it
     gets the others' parameters.
 
-    A step ends with a call of two numbers: whether some rank waits to be met, and whether gradients were not finite. Whoever has its result
-    has the same as all others who have one. So all of these stop after the same step; and whoever has none is behind and stops, too.
+    A step ends with a call of two numbers: whether some rank waits to be met, and whether gradients were not finite. Every rank that has the result of
+    that call has the same as all others who have it, so all of these stop after the same step; a rank without it is behind and stops, too.
     """
 
     def __init__(self, group: BaseGroup, meetings: Meetings) -> None:
@@ -90,7 +88,9 @@ class Pace(EnginePart):
     def _lose(self, error: errors.ThcError) -> None:
         self.behind, self.error = True, error
 
-    def forgo_mean(self, bucket: Bucket, error: errors.ThcError) -> bool:
+    def end(self, bucket: Bucket, span: Span | None, error: BaseException | None) -> bool:
+        if not isinstance(error, LOST):
+            return False
         self._lose(error)
         with bucket.on_stream():
             bucket.buffer.zero_()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_map_only
 
 from thc.errors import ConfigError, SessionError
 from thc.torch.ddp.hook import Hook
@@ -18,10 +18,8 @@ from thc.torch.ddp.wrap import hook_of
 from thc.torch.hosts.rails import RailGroup
 from thc.torch.ranks.gathering import Gather, shared_store
 from thc.torch.ranks.own_groups import time_out
-from thc.torch.replicas.pace import PERIOD, Meetings, Pace
+from thc.torch.parts.pace import PERIOD, Meetings, Pace
 from thc.torch.replicas.synchronize import broadcast_tensors, tensors_of
-
-__all__ = ["KeepUp", "keep_up", "pack_state", "unpack_state"]
 
 PATIENCE = 10.0
 """Seconds that the store may take to answer."""
@@ -152,11 +150,12 @@ class KeepUp:
             state["groups"] = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
         if self._scheduler is not None:
             state["scheduler"] = self._scheduler.state_dict()
-        box = [pack_state(state)] if dist.get_rank() == source else [b""]
+        # On the CPU: another rank has another GPU.
+        box = [tree_map_only(torch.Tensor, torch.Tensor.cpu, state)]
         dist.broadcast_object_list(box, source, group=self._group)
         if dist.get_rank() == source:
             return
-        found = unpack_state(box[0])
+        found = box[0]
         if optimizer is not None:
             if found["optimizer"] is not None:
                 optimizer.load_state_dict(found["optimizer"])
@@ -214,46 +213,3 @@ def keep_up(model: DistributedDataParallel, optimizer: torch.optim.Optimizer | N
     if "" in gather.gather("" if store is None else "found"):
         raise ConfigError("some rank does not reach the store of rank 0: check MASTER_ADDR")
     return KeepUp(model, optimizer, scheduler, hook, Meetings(store))
-
-
-def pack_state(state: Any) -> bytes:
-    """What a state is made of as JSON, and the bytes of its tensors behind that; nothing that could be a program, as pickles are."""
-    tensors: list[bytes] = []
-
-    def taken_apart(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            flat = value.detach().cpu().contiguous().reshape(-1)
-            data = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
-            tensors.append(data)
-            return {"tensor": [str(value.dtype).removeprefix("torch."), list(value.shape), len(data)]}
-        if isinstance(value, dict):
-            return {"dict": [[key, taken_apart(each)] for key, each in value.items()]}
-        if isinstance(value, (list, tuple)):
-            return {type(value).__name__: [taken_apart(each) for each in value]}
-        if value is None or isinstance(value, (bool, int, float, str)):
-            return {"is": value}
-        raise ConfigError(f"the state of model or optimizer has a {type(value).__name__}: keep_up sends tensors, numbers and text")
-
-    head = json.dumps(taken_apart(state)).encode()
-    return b"".join([len(head).to_bytes(8, "little"), head, *tensors])
-
-
-def unpack_state(data: bytes) -> Any:
-    at = 8 + int.from_bytes(data[:8], "little")
-
-    def put_together(part: dict[str, Any]) -> Any:
-        nonlocal at
-        ((kind, value),) = part.items()
-        if kind == "tensor":
-            name, shape, length = value
-            dtype = getattr(torch, name)
-            raw = bytearray(data[at : at + length])
-            at += length
-            return torch.frombuffer(raw, dtype=dtype).reshape(shape) if length else torch.empty(shape, dtype=dtype)
-        if kind == "dict":
-            return {key: put_together(each) for key, each in value}
-        if kind in ("list", "tuple"):
-            return (list if kind == "list" else tuple)(put_together(each) for each in value)
-        return value
-
-    return put_together(json.loads(data[8:at]))
