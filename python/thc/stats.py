@@ -166,6 +166,11 @@ class Job:
     shards: int
     """Ports that share the slots."""
 
+    @classmethod
+    def without_server(cls, workers: int, *, bits: int, granularity: int, lane: int, block: int = 13) -> Job:
+        """What a group without a server has in place of a job."""
+        return cls(workers, workers, "reliable", 0.0, bits, granularity, lane, lane, slots=0, norm_slots=0, block=block, shards=1)
+
 
 class Training:
     """Totals over the steps of all models whose gradients a group averages."""

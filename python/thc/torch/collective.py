@@ -142,33 +142,13 @@ class CollectiveGroup(BaseGroup):
     @property
     def job(self) -> Job:
         first = self.tables[0]
-        return Job(
-            workers=self.workers,
-            quorum=self.workers,
-            policy="reliable",
-            deadline=0.0,
-            bits=first.bits,
-            granularity=first.granularity,
-            lane=first.lane,
-            down=first.lane,
-            slots=0,
-            norm_slots=0,
-            block=self._block,
-            shards=1,
-        )
+        return Job.without_server(self.workers, bits=first.bits, granularity=first.granularity, lane=first.lane, block=self._block)
 
     @property
     def tables(self) -> list[Table]:
         return [Table(**table) for table in self._codec.tables()]
 
-    def allreduce(
-        self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
-    ) -> Array:
-        return self.allreduce_async(array, mode, feedback, plan).wait()
-
-    def allreduce_async(
-        self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
-    ) -> Pending:
+    def allreduce_async(self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None) -> Pending:
         if self._closed:
             raise errors.ClosedError("the group has been closed")
         if mode not in ("compressed", "raw"):
@@ -259,10 +239,6 @@ class CollectiveGroup(BaseGroup):
 
     def rejoin(self) -> None:
         raise errors.ConfigError("sums that the process group adds up have no session to join anew: make the process group anew")
-
-    def find_server(self, patience: float | str = 0.3) -> bool:
-        """There is no server that could be lost."""
-        return True
 
     @property
     def _library(self) -> Any:

@@ -15,7 +15,6 @@ import torch.distributed as dist
 
 from thc import errors
 from thc.stats import Stats
-from thc.torch.backend.beneath import gloo_group
 from thc.torch.backend.work import SumWork
 from thc.torch.collective import CollectiveGroup
 from thc.torch.engine.pipeline import Pipeline
@@ -23,6 +22,20 @@ from thc.torch.options import Compression
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 """Types of tensors that are compressed. Ranks tell each other their places in this list."""
+
+
+def gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
+    """A backend of gloo on a store of its own."""
+    return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
+
+
+def gloo_group(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
+    """A process group of gloo on a store of its own. torch's list of process groups does not have it: so ranks need not make as many of
+    them in the same order, and its name clashes with none."""
+    made = dist.ProcessGroup(store, rank, size)
+    made._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo(store, rank, size, timeout))
+    made._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+    return made
 
 
 class _Lanes(CollectiveGroup):
@@ -72,7 +85,7 @@ class _Call:
             factor = 1.0 if self._mean else float(self._lanes.workers)
             try:
                 self._handle.wait()
-            except (errors.NonFiniteError, errors.NormError):
+            except errors.NonFiniteError:
                 # Known to all ranks: as the exact sum would be, but everywhere.
                 factor = float("nan")
             self._staging.store(factor, self.work.finish)

@@ -14,11 +14,26 @@ import torch.distributed as dist
 from thc.errors import ThcError
 
 
-def _values(fulfilled: Any) -> Any:
-    return fulfilled.value()
+class FutureWork(dist._Work):
+    """A work that is over when its future is: gloo fulfils a future a moment before its own work counts as completed."""
+
+    _future: Any
+
+    def get_future(self) -> Any:
+        return self._future
+
+    def is_completed(self) -> bool:
+        return bool(self._future.done())
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def result(self) -> Any:
+        self.wait()
+        return self._future.value()
 
 
-class SumWork(dist._Work):
+class SumWork(FutureWork):
     """The work of one tensor, which has the sum when the work is over."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
@@ -30,7 +45,7 @@ class SumWork(dist._Work):
         devices = [tensor.device] if tensor.device.type == "cuda" else None
         self._promise: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future(devices=devices)
         # What hangs on a future keeps an exception, which the future itself does not once it has gone through C++.
-        self._future = self._promise.then(_values)
+        self._future = self._promise.then(lambda fulfilled: fulfilled.value())
 
     # What the threads of a group call.
 
@@ -42,7 +57,7 @@ class SumWork(dist._Work):
         self._promise.set_result([tensor])
 
     def fail(self, error: BaseException) -> None:
-        """There is no sum. Nobody shall take for one what is half of it."""
+        """There is no sum: what is half of one becomes NaN."""
         tensor, self._tensor, self._error = self._tensor, None, error
         if tensor is None:
             return
@@ -65,27 +80,14 @@ class SumWork(dist._Work):
         self._future.wait()
         return True
 
-    def get_future(self) -> Any:
-        return self._future
-
-    def is_completed(self) -> bool:
-        return bool(self._future.done())
-
     def is_success(self) -> bool:
         return self.is_completed() and self._error is None
 
     def exception(self) -> BaseException | None:
         return self._error
 
-    def synchronize(self) -> None:
-        self.wait()
 
-    def result(self) -> Any:
-        self.wait()
-        return self._future.value()
-
-
-class JointWork(dist._Work):
+class JointWork(FutureWork):
     """The work of several tensors, each with a work of its own."""
 
     def __init__(self, works: Sequence[Any], tensors: list[torch.Tensor]) -> None:
@@ -109,20 +111,6 @@ class JointWork(dist._Work):
         if failed is not None:
             raise failed
         return True
-
-    def get_future(self) -> Any:
-        return self._future
-
-    def is_completed(self) -> bool:
-        # gloo fulfils a future a moment before its work counts as completed.
-        return bool(self._future.done())
-
-    def synchronize(self) -> None:
-        self.wait()
-
-    def result(self) -> Any:
-        self.wait()
-        return self._future.value()
 
 
 def work_that_ends(work: Any, tensors: list[torch.Tensor]) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from thc.base_group import BaseGroup
-from thc.errors import FeedbackLengthError, FeedbackStateError
+from thc.errors import FeedbackError
 from thc.stats import Table
 from thc.torch.compression.feedback import HEADER
 from thc.torch.device.call import Call
@@ -134,7 +134,7 @@ class DeviceCodec:
         if found is None:
             found = self._feedback[key] = [torch.zeros(length, dtype=torch.float32, device=self.device)]
         if found[0].numel() != length:
-            raise FeedbackLengthError(
+            raise FeedbackError(
                 f"tensor {key:#x} had {found[0].numel()} coordinates before and {length} now: give another key, or reset its error feedback"
             )
         if len(found) == 1:
@@ -156,7 +156,7 @@ class DeviceCodec:
         for key, state in saved.items():
             values = np.frombuffer(state, dtype="<f4", offset=HEADER.size)
             if HEADER.unpack_from(state) != (b"THCF", 1, len(values)) or not np.isfinite(values).all():
-                raise FeedbackStateError(f"saved error feedback of tensor {key:#x} is damaged")
+                raise FeedbackError(f"saved error feedback of tensor {key:#x} is damaged")
             with self.on_stream():
                 self._feedback[key] = [torch.from_numpy(values.astype(np.float32)).to(self.device)]
 

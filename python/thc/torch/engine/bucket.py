@@ -179,7 +179,7 @@ def wait_for_calls(handles: list[Any]) -> bool:
     for handle in handles:
         try:
             handle.wait()
-        except (errors.NonFiniteError, errors.NormError):
+        except errors.NonFiniteError:
             finite = False
         except BaseException as error:
             failed = failed or error

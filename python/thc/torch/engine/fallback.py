@@ -9,9 +9,8 @@ from typing import Any
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.engine.agreement import Agreement
-from thc.torch.ranks.departures import Departures
 from thc.torch.ranks.gathering import Gather, Gathering, shared_store
-from thc.torch.ranks.health import PeerProbe, ServerProbe, StepCounters
+from thc.torch.ranks.health import Departures, PeerProbe, ServerProbe, StepCounters
 from thc.torch.options import IN_FLIGHT
 from thc.torch.ranks.peers import Peers
 
@@ -129,7 +128,7 @@ class Fallback:
                 self.error = error
                 return False
         if self.group.workers != self.peers.size:
-            self.error = errors.ChangedError(f"the job has {self.group.workers} workers now, and there are {self.peers.size} ranks")
+            self.error = errors.LostError(f"the job has {self.group.workers} workers now, and there are {self.peers.size} ranks")
             return False
         return True
 

@@ -55,7 +55,7 @@ class BucketTask(Task):
             return False
         compressor = steps.choose_compressor(bucket)
         if route is Route.HOLD:
-            lost = steps.error if isinstance(steps.error, LOST) else errors.GivenUpError("another rank has lost the parameter server")
+            lost = steps.error if isinstance(steps.error, LOST) else errors.LostError("another rank has lost the parameter server")
             return compressor.stand_in(self, lost)
         for part in steps.parts:
             part.begin(bucket, steps.number)

@@ -128,7 +128,7 @@ class RailCompressor:
             raise failed or error
         if failed is not None:
             raise failed
-        for ill, kind, what in ((FAILED, errors.SessionError, "could not average its share"), (LOST_IT, errors.GivenUpError, "has lost its parameter server")):
+        for ill, kind, what in ((FAILED, errors.SessionError, "could not average its share"), (LOST_IT, errors.LostError, "has lost its parameter server")):
             if ill in told:
                 raise kind(f"rank {self._ranks.ranks[told.index(ill)]} of this host {what}")
         if NOT_FINITE in told:

@@ -61,9 +61,7 @@ class RailGroup(BaseGroup):
     def tables(self) -> list[Table]:
         return self.rail.tables
 
-    def allreduce(
-        self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
-    ) -> Array:
+    def allreduce(self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None) -> Array:
         if mode != "raw" or plan is not None:
             raise errors.ConfigError('a group of rails averages buckets of gradients: give mode="raw", or use the rail that this rank is on, group.rail')
         total = torch.from_numpy(np.array(array, np.float32).reshape(-1))
@@ -72,9 +70,7 @@ class RailGroup(BaseGroup):
         array[...] = total.div_(len(self.host_ranks.ranks)).numpy().reshape(array.shape)
         return array
 
-    def allreduce_async(
-        self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
-    ) -> Pending:
+    def allreduce_async(self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None) -> Pending:
         raise errors.ConfigError("a group of rails averages buckets of gradients: use the rail that this rank is on, group.rail")
 
     def stats(self) -> Stats:
