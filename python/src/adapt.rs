@@ -60,6 +60,24 @@ pub fn adapt_price(
     config_error(py, problem(&costs, &errors).and_then(|problem| problem.price(&choices))).map(describe)
 }
 
+/// The optimal table of (b, g, p), or of the best g and p for so many workers and a lane of so many bits; without b, of all points of the grid.
+pub fn solve_table(
+    bits: Option<u8>,
+    granularity: Option<u16>,
+    fraction: Option<f64>,
+    workers: u32,
+    lane: u8,
+) -> Result<LookupTable, CodecError> {
+    match (bits, granularity, fraction) {
+        (Some(bits), Some(granularity), Some(fraction)) => LookupTable::solve(bits, granularity, fraction),
+        (None, Some(granularity), Some(fraction)) => u8::try_from(granularity)
+            .map_err(|_| CodecError::Granularity { bits: 8, granularity: granularity.into(), min: 1 })
+            .and_then(|granularity| LookupTable::complete(granularity, fraction)),
+        (Some(bits), ..) => choose(bits, lane, workers).map(|choice| choice.table),
+        (None, ..) => choose_complete(lane, workers).map(|choice| choice.table),
+    }
+}
+
 /// Error of a table's mean over the squared norm: of (b, g, p), or of the best g and p for the lane; with them, and what it leaves
 /// of a worker's gradient to error feedback. Without b the table has all points of the grid.
 #[pyfunction]
@@ -72,14 +90,7 @@ pub fn adapt_thc_nmse(
     workers: u8,
     lane: u8,
 ) -> PyResult<(f64, u16, f64, f64)> {
-    let table = py.detach(|| match (bits, granularity, fraction) {
-        (Some(bits), Some(granularity), Some(fraction)) => LookupTable::solve(bits, granularity, fraction),
-        (None, Some(granularity), Some(fraction)) => u8::try_from(granularity)
-            .map_err(|_| CodecError::Granularity { bits: 8, granularity: granularity.into(), min: 1 })
-            .and_then(|granularity| LookupTable::complete(granularity, fraction)),
-        (Some(bits), ..) => choose(bits, lane, workers.into()).map(|choice| choice.table),
-        (None, ..) => choose_complete(lane, workers.into()).map(|choice| choice.table),
-    });
+    let table = py.detach(|| solve_table(bits, granularity, fraction, workers.into(), lane));
     let table = table.map_err(|error| errors::config(py, &error.to_string()))?;
     Ok((thc::nmse(&table, workers), table.granularity(), table.fraction(), thc::residual(&table)))
 }
@@ -96,11 +107,7 @@ pub fn lookup_table(
     workers: u32,
     lane: u8,
 ) -> PyResult<(Vec<u32>, f64)> {
-    let table = py.detach(|| match (bits, granularity, fraction) {
-        (Some(bits), Some(granularity), Some(fraction)) => LookupTable::solve(bits, granularity, fraction),
-        (Some(bits), ..) => choose(bits, lane, workers).map(|choice| choice.table),
-        (None, ..) => choose_complete(lane, workers).map(|choice| choice.table),
-    });
+    let table = py.detach(|| solve_table(bits, granularity, fraction, workers, lane));
     let table = table.map_err(|error| errors::config(py, &error.to_string()))?;
     Ok((table.values().iter().map(|&value| value.into()).collect(), table.t_p()))
 }

@@ -32,7 +32,7 @@ from rig import (
     wrap_model,
 )
 from servers import ParameterServer
-from thc.torch.ranks.own_groups import time_out
+from thc.torch.ranks.peers import time_out
 
 
 def check_best_effort_with_loss_and_synchronization() -> None:

@@ -29,7 +29,7 @@ except ImportError as error:
 # Refuses a torch that is too old.
 import thc.torch
 from thc.torch.backend.process_group import ThcProcessGroup
-from thc.torch.backend.work import FutureWork
+from thc.torch.backend.sums import FutureWork
 
 
 class _ManagedWork(FutureWork):

@@ -19,15 +19,13 @@ from thc.torch import backend as backend
 from thc.torch.collective import CollectiveGroup as CollectiveGroup
 from thc.torch.ddp.checkpoint import Checkpoint as Checkpoint
 from thc.torch.ddp.hook import Hook as Hook
-from thc.torch.ddp.state import State as State, thc_hook as thc_hook
-from thc.torch.ddp.wrap import hook_of as hook_of, is_wrapped as is_wrapped, wrap as wrap
+from thc.torch.ddp.wrap import State as State, hook_of as hook_of, is_wrapped as is_wrapped, thc_hook as thc_hook, wrap as wrap
 from thc.torch.options import Compression as Compression
 from thc.torch.parts.keep_up import KeepUp as KeepUp, keep_up as keep_up
 from thc.torch.parts.outer import Outer as Outer, nesterov as nesterov, outer as outer
 from thc.torch.parts.overlap import Overlap as Overlap, overlap as overlap
 from thc.torch.parts.plan import Adapt as Adapt, Plan as Plan, PlanRow as PlanRow
-from thc.torch.replicas.digests import check_replicas as check_replicas
-from thc.torch.replicas.synchronize import sync_parameters as sync_parameters
-from thc.torch.sharding.replicate import Replicas as Replicas, replicate as replicate
+from thc.torch.replicas import check_replicas as check_replicas, sync_parameters as sync_parameters
+from thc.torch.sharding import Replicas as Replicas, replicate as replicate
 
 backend.register()

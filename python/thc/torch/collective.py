@@ -25,7 +25,7 @@ from thc.base_group import BaseGroup, Pending, _open
 from thc.stats import Job, Stats, Table, Training
 from thc.torch.options import Compression
 from thc.torch.ranks.gathering import gather_objects
-from thc.torch.ranks.own_groups import OwnGroups, backend_on, borrow
+from thc.torch.ranks.peers import OwnGroups, backend_on, borrow
 
 _seeds = itertools.count(1)
 """Seeds of the groups of this process: ranks make groups in the same order."""

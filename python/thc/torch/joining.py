@@ -26,7 +26,7 @@ from thc.torch.hosts.rails import hosts_of, rails as make_rails
 from thc.torch.options import Compression
 from thc.torch.ranks.gathering import Gather, gather_objects
 from thc.torch.ranks.lone import LoneGroup
-from thc.torch.ranks.own_groups import time_out
+from thc.torch.ranks.peers import time_out
 
 _named: weakref.WeakValueDictionary[tuple[int, int, str | None, int | None], BaseGroup] = weakref.WeakValueDictionary()
 """The groups of servers that are named, by this process's rank, how much higher the job's number is, and what names them: each can be joined only

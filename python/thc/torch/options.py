@@ -10,7 +10,7 @@ from thc.base_group import BaseGroup
 from thc.errors import ConfigError
 from thc.join import OptionSet
 from thc.torch.parts.plan import Adapt
-from thc.torch.ranks.exchange import tells
+from thc.torch.ranks.gathering import tells
 from thc.torch.ranks.lone import LoneGroup
 
 KERNELS = {"triton": "thc.torch.device.compiled"}

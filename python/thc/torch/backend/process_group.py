@@ -13,8 +13,7 @@ from thc import environment
 from thc.errors import ConfigError
 from thc.stats import Stats
 from thc.torch.backend.options import Options, exact
-from thc.torch.backend.sums import DTYPES, Sums, gloo
-from thc.torch.backend.work import JointWork, work_that_ends
+from thc.torch.backend.sums import DTYPES, JointWork, Sums, gloo, work_that_ends
 
 log = logging.getLogger("thc.torch")
 

@@ -23,8 +23,7 @@ from thc.torch.engine.bucket import Bucket, Piece
 from thc.torch.engine.clock import Clock
 from thc.torch.engine.fallback import Fallback
 from thc.torch.engine.pipeline import pipeline_of
-from thc.torch.engine.steps import Steps
-from thc.torch.engine.task import BucketTask
+from thc.torch.engine.steps import BucketTask, Steps
 from thc.torch.options import Options
 from thc.torch.parts.part import Part
 from thc.torch.parts.plan import Plan

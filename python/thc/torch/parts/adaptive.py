@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fnmatch
 import math
-import struct
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,19 +23,13 @@ from thc.torch.compression.layout import Layout, Segment
 from thc.torch.engine.bucket import Bucket, PlannedCall, Way
 from thc.torch.parts.part import Part, Span
 from thc.torch.parts.plan import Adapt, Plan, PlanRow
-from thc.torch.parts.tables import Prices, Table, find_table, tables_of_job
-from thc.torch.ranks.exchange import exchange, tells
+from thc.torch.parts.tables import NEVER, Prices, Table, agree_threshold, append_run, find_table, join_short, tables_of_job
+from thc.torch.ranks.gathering import exchange, tells
 from thc.torch.ranks.peers import Peers
 
 RAW = "raw"
-_NEVER = 0xFFFF_FFFF
-"""The threshold when compression never pays."""
-_TICK = 1e-7
-"""Seconds; times are told in these."""
 CHANGED = 0.5
 """By what share a bucket's time must be off for the link to count as another one: then all is measured anew."""
-SHORTEST = 4096
-"""Coordinates of a span; shorter ones would be padding for the most part."""
 LOOKS = 8
 """Steps whose gradients a choice goes by."""
 SETTLE = 2
@@ -74,7 +67,7 @@ class Adaptive(Part):
         """By parameter, what a byte costs, if that was measured."""
         self._carried: dict[int, float] = {}
         """By layout, the bytes of its last call."""
-        self.table = adapt.ThresholdTable()
+        self.table: adapt.ThresholdTable
         """Times of this rank."""
         self.plans: list[Plan] = []
         self.seconds = 0.0
@@ -193,7 +186,7 @@ class Adaptive(Part):
         """Agrees with the others, since it is time; raises what a call raises."""
         started = time.perf_counter()
         if not self._measured:
-            self._agree_threshold()
+            self.threshold = self._before = agree_threshold(self._group, self._rank, self.table, self._before)
             self._measured = True
         if self.prices is not None and not self._probed:
             self._probed = self._probes = True
@@ -235,28 +228,10 @@ class Adaptive(Part):
 
     def _cut(self, layout: Layout, choice_of: Callable[[str], int]) -> list[tuple[int, int | str]]:
         runs: list[tuple[int, int | None]] = []
-
-        def add(length: int, choice: int | None) -> None:
-            if runs and runs[-1][1] == choice:
-                length += runs.pop()[0]
-            runs.append((length, choice))
-
         for segment in layout.segments:
-            add(segment.length, None if self._is_raw(segment.name) else choice_of(segment.name))
-        # Each span is padded to whole packets: a short one goes along with the better neighbour that is compressed, too.
-        while True:
-            short = [at for at, (length, choice) in enumerate(runs) if length < SHORTEST and choice is not None]
-            for at in short:
-                beside = [i for i in (at - 1, at + 1) if 0 <= i < len(runs) and runs[i][1] is not None]
-                if beside:
-                    break
-            else:
-                return [(length, RAW if choice is None else self.tables[choice].id) for length, choice in runs]
-            better = min(beside, key=lambda i: self.tables[runs[i][1] or 0].nmse)
-            joined = [(length, runs[better][1] if i == at else choice) for i, (length, choice) in enumerate(runs)]
-            runs.clear()
-            for length, choice in joined:
-                add(length, choice)
+            append_run(runs, segment.length, None if self._is_raw(segment.name) else choice_of(segment.name))
+        runs = join_short(runs, self.tables)
+        return [(length, RAW if choice is None else self.tables[choice].id) for length, choice in runs]
 
     def never(self, name: str) -> bool:
         """Whether a parameter always travels raw."""
@@ -289,20 +264,6 @@ class Adaptive(Part):
 
     # Agreements.
 
-    def _agree_threshold(self) -> None:
-        rows = self.table.rows()
-        numbers = [number for size, *times in rows for number in (size, *map(_ticks, times))]
-        tables = []
-        for theirs in exchange(self._group, self._rank, numbers or [0]):
-            table = adapt.ThresholdTable()
-            for at in range(0, 4 * len(rows), 4):
-                size, raw, compressed, processing = theirs[at : at + 4]
-                table.record_raw(size, raw * _TICK)
-                table.record_compressed(size, compressed * _TICK, processing * _TICK)
-            tables.append(table)
-        agreed = adapt.ThresholdTable.common_threshold(tables, self._before)
-        self.threshold = self._before = _NEVER if agreed is None else agreed
-
     def _link_changed(self) -> bool:
         """Whether the bucket that takes the most time takes another time than when it was first timed."""
         changed = False
@@ -330,13 +291,12 @@ class Adaptive(Part):
         if self._rank == 0 and layerwise and any(squares):
             choices = self._solve(names, squares)
         own = [int(self._link_changed()), self.threshold if self._rank == 0 else 0]
-        for choice, square in zip(choices, squares):
-            own += [choice, struct.unpack("<I", struct.pack("<f", min(square, 3e38)))[0]] if self._rank == 0 else [0, 0]
+        own += [*choices, *np.minimum(squares, 3e38).astype(np.float32).view(np.uint32).tolist()] if self._rank == 0 else [0] * 2 * len(names)
         told = exchange(self._group, self._rank, own)
-        first = told[0]
-        self._choice = {name: first[2 + 2 * at] for at, name in enumerate(names)}
+        first = told[0][2:]
+        self._choice = dict(zip(names, first))
         self._spans.clear()
-        squares = [struct.unpack("<f", struct.pack("<I", first[3 + 2 * at]))[0] for at in range(len(names))]
+        squares = np.array(first[len(names) :], np.uint32).view(np.float32).tolist()
         self._squares.clear()
         self._clocks.clear()
         self.plans.append(self._plan(step, names, squares, time.perf_counter() - started))
@@ -399,7 +359,7 @@ class Adaptive(Part):
             rows.append(PlanRow(name, size, self.tables[chosen].name, error[chosen], cost[chosen]))
             uniform, bound = uniform + cost[self._default], bound + error[self._default]
         why = f"gradients of fewer than {self.threshold} coordinates raw" if self.threshold else ""
-        if self.threshold == _NEVER:
+        if self.threshold == NEVER:
             why = "compression does not pay on this link: all raw"
         return Plan(step, rows, uniform, bound, seconds, why)
 
@@ -435,7 +395,3 @@ class Adaptive(Part):
             self._next = max(int(state["next"]), step)
         else:
             self._begin(step)
-
-
-def _ticks(seconds: float) -> int:
-    return min(0xFFFF_FFFE, round(seconds / _TICK))

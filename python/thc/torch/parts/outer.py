@@ -151,8 +151,7 @@ class Outer(Adapter):
                 self._receive(part)
 
     def resume(self) -> bool:
-        """After the parameter server was lost and is back: takes in what is under way, joins anew and goes on through it. All ranks call it
-        between the same steps; returns, alike on all, whether it worked."""
+        """Takes in what is under way first: see :meth:`thc.torch.Hook.resume`."""
         self.finish()
         return super().resume()
 
@@ -262,10 +261,7 @@ def outer(
     compression: Compression = Compression(),
     join: Join = Join(),
 ) -> Outer:
-    """Trains ranks by themselves and averages what they have learnt every so many steps: DiLoCo's outer loop, for slow links.
-
-    ``model`` is a plain module, the same on all ranks (rank 0's parameters and buffers are copied), and not one of
-    DistributedDataParallel; ``optimizer`` its own one, whose ``step`` from now on does the outer loop's part, too::
+    """Trains ranks by themselves and averages what they have learnt every so many steps: DiLoCo's outer loop, for slow links (docs/pytorch.md)::
 
         loop = thc.torch.outer(model, optimizer, every=50)
         for batch in batches:                       # each rank its own
@@ -274,17 +270,15 @@ def outer(
             optimizer.zero_grad()
         loop.agree()                                # the same parameters everywhere
 
-    Every ``every`` inner steps the difference between the last common parameters and this rank's, averaged by THC with error
-    feedback, is the gradient of an ``outer`` optimizer (:func:`nesterov`; or a function from a list of parameters to an optimizer). With
-    ``parts`` the parameters are cut into as many pieces that take turns, so that the link carries something all the time.
-    Inner steps go on while a difference travels: its result is taken in ``delay`` steps later (by default as many as there
-    are between two parts, at most 10; 0: the ranks wait), and what the rank has done since stays on top of it. That a result is
-    taken in after a fixed number of steps keeps the common parameters the same on all ranks, bit for bit.
+    Every ``every`` inner steps the difference between the last common parameters and this rank's, averaged by THC with error feedback, is the gradient
+    of an outer optimizer. A result is taken in after a fixed number of steps, so that the common parameters are the same on all ranks, bit for bit.
 
-    Parameters may be frozen and unfrozen between steps, on all ranks alike: all ranks then take the mean of theirs, and the outer optimizer
-    begins anew. A rank whose parameters are not finite goes on from the common ones. When the server is lost, differences go on through the process
-    group, as with :func:`thc.torch.wrap`; with ``fallback=False`` :exc:`~thc.SessionError` or :exc:`~thc.NetworkError` are raised from ``optimizer.step``. ``mode="raw"`` averages exactly. ``group``,
-    ``over``, ``fallback``, ``compression`` and ``join`` are those of :func:`thc.torch.wrap`; of a compression that counts which the codec takes.
+    - ``model``: a plain module; all ranks begin with rank 0's parameters and buffers.
+    - ``outer``: makes the outer optimizer from a list of parameters [:func:`nesterov`].
+    - ``parts``: into so many pieces the parameters are cut, which take turns.
+    - ``delay``: inner steps that go on while a difference travels [as many as there are between two parts, at most 10]; with 0 the ranks wait.
+    - ``mode``: ``"raw"`` averages exactly.
+    - ``group``, ``over``, ``fallback``, ``compression``, ``join``: as for :func:`thc.torch.wrap`. Of a compression the codec's fields count.
     """
     if isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise errors.ConfigError("outer takes the module itself: DistributedDataParallel would average every gradient as well")

@@ -95,8 +95,7 @@ class Overlap(Adapter):
             self._local_update(factor)
 
     def resume(self) -> bool:
-        """After the parameter server was lost and is back: settles, joins anew and goes on compressed. All ranks call it between the same
-        steps; returns, alike on all, whether it worked."""
+        """Settles first: see :meth:`thc.torch.Hook.resume`."""
         self.settle()
         return super().resume()
 
@@ -177,15 +176,7 @@ def overlap(
     compression: Compression = Compression(),
     join: Join = Join(),
 ) -> Overlap:
-    """Hides the averaging of gradients behind the next step, by SlimGC's model backup; all ranks call it alike.
-
-    ``optimizer.step`` then starts to average this step's gradients and does not wait: the next step computes its gradients at
-
-        w' = w - loc_lr · g,    with g this rank's own gradient of this step,
-
-    or, with momentum and the like, at what the optimizer would make of w by g in its present state, while the mean travels. When it has come, at the next ``optimizer.step``, the optimizer updates the common parameters w
-    by it: they are kept aside, are the same on all ranks bit for bit, and are exactly one step behind. ``settle()`` puts
-    them into the model, as before an evaluation or a checkpoint::
+    """Hides the averaging of gradients behind the next step, by SlimGC's model backup; all ranks call it alike (docs/pytorch.md)::
 
         loop = thc.torch.overlap(model, optimizer)
         for batch in batches:
@@ -194,18 +185,16 @@ def overlap(
             optimizer.zero_grad()
         loop.settle()
 
-    ``loc_lr`` is the rate of the local update (the optimizer's own by default), ``loc_optimizer`` makes an optimizer for it, with a state of
-    its own, from a list of parameter groups. ``backup=False`` leaves the local update out: gradients are computed at parameters one step old.
+    ``optimizer.step`` starts to average this step's gradients and does not wait: the next step computes its gradients at what the optimizer in its
+    present state would make of the parameters by this rank's own gradients. When the mean has come, at the next ``optimizer.step``, the optimizer
+    updates the common parameters by it: they are the same on all ranks bit for bit, and one step behind.
 
-    ``group``, ``over``, ``fallback``, ``compression`` and ``join`` are those of :func:`thc.torch.wrap`. Of a compression ``feedback`` counts, which is on
-    by default, and ``adapt``, besides what the codec takes.
-
-    ``model`` is a plain module or one of DistributedDataParallel, which then averages nothing itself. Gradients may be accumulated
-    and clipped before the step (each rank its own), schedulers work, and so does a ``GradScaler``: a step whose gradients are
-    not finite on some rank is left out on all, and :attr:`Overlap.skipped` counts it. Hooks of the optimizer's step are called by the update by
-    the mean, not by the local one. When the server is lost training goes on through the
-    process group, as with :func:`thc.torch.wrap`; with ``fallback=False`` it raises from ``optimizer.step``. It
-    takes memory for the backup, the optimizer's state once more and two gradients (one without ``fallback``).
+    - ``model``: a plain module, or one of DistributedDataParallel, which then averages nothing itself.
+    - ``backup``: False leaves the local update out: gradients are computed at parameters one step old.
+    - ``loc_lr``: the rate of the local update [the optimizer's own].
+    - ``loc_optimizer``: makes an optimizer for the local update, with a state of its own, from a list of parameter groups.
+    - ``group``, ``over``, ``fallback``, ``compression``, ``join``: as for :func:`thc.torch.wrap`. Of a compression ``feedback``, which is on by default,
+      ``adapt`` and the codec's fields count.
     """
     if isinstance(model, DistributedDataParallel):
         if process_group is None and model.process_group is not dist.group.WORLD:

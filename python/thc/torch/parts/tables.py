@@ -11,6 +11,7 @@ from thc import adapt
 from thc.base_group import BaseGroup
 from thc.errors import ConfigError
 from thc.torch.parts.plan import Adapt
+from thc.torch.ranks.gathering import exchange
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,55 @@ def find_table(tables: Sequence[Table], name: int | str, option: str) -> int:
             return at
     have = ", ".join(table.name for table in tables)
     raise ConfigError(f"adapt: {option} has the table {name}, but this job's tables are {have}: name one of them, or give the job such a table")
+
+
+NEVER = 0xFFFF_FFFF
+"""The threshold when compression never pays."""
+TICK = 1e-7
+"""Seconds; ranks send each other times in these."""
+
+
+def agree_threshold(group: BaseGroup, rank: int, own: adapt.ThresholdTable, before: int | None) -> int:
+    """The threshold of all ranks, from the times of each: SlimGC's. ``before`` is the one agreed on last."""
+    rows = own.rows()
+    numbers = [number for size, *times in rows for number in (size, *(min(NEVER - 1, round(each / TICK)) for each in times))]
+    tables = []
+    for theirs in exchange(group, rank, numbers or [0]):
+        table = adapt.ThresholdTable()
+        for at in range(0, 4 * len(rows), 4):
+            size, raw, compressed, processing = theirs[at : at + 4]
+            table.record_raw(size, raw * TICK)
+            table.record_compressed(size, compressed * TICK, processing * TICK)
+        tables.append(table)
+    agreed = adapt.ThresholdTable.common_threshold(tables, before)
+    return NEVER if agreed is None else agreed
+
+
+SHORTEST = 4096
+"""Coordinates of a span; shorter ones would be padding for the most part."""
+
+
+def append_run(runs: list[tuple[int, int | None]], length: int, choice: int | None) -> None:
+    """Appends coordinates with the number of their table, or nothing for raw; neighbours with the same one are one run."""
+    if runs and runs[-1][1] == choice:
+        length += runs.pop()[0]
+    runs.append((length, choice))
+
+
+def join_short(runs: list[tuple[int, int | None]], tables: Sequence[Table]) -> list[tuple[int, int | None]]:
+    """Each span is padded to whole packets: a short one goes along with the better neighbour that is compressed, too."""
+    while True:
+        for at, (length, choice) in enumerate(runs):
+            beside = [i for i in (at - 1, at + 1) if 0 <= i < len(runs) and runs[i][1] is not None]
+            if length < SHORTEST and choice is not None and beside:
+                break
+        else:
+            return runs
+        better = min(beside, key=lambda i: tables[runs[i][1] or 0].nmse)
+        joined: list[tuple[int, int | None]] = []
+        for i, (length, choice) in enumerate(runs):
+            append_run(joined, length, runs[better][1] if i == at else choice)
+        runs = joined
 
 
 LEAST = 16
