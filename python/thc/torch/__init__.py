@@ -25,7 +25,8 @@ from thc.torch.parts.keep_up import KeepUp as KeepUp, keep_up as keep_up
 from thc.torch.parts.outer import Outer as Outer, nesterov as nesterov, outer as outer
 from thc.torch.parts.overlap import Overlap as Overlap, overlap as overlap
 from thc.torch.parts.plan import Adapt as Adapt, Plan as Plan, PlanRow as PlanRow
-from thc.torch.replicas import check_replicas as check_replicas, sync_parameters as sync_parameters
+from thc.torch.replicas import check_replicas as check_replicas
 from thc.torch.sharding import Replicas as Replicas, replicate as replicate
+from thc.torch.synchronize import sync_parameters as sync_parameters
 
 backend.register()

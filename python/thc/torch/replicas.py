@@ -1,20 +1,15 @@
-"""Ranks that have the same parameters: whether they do, bit for bit, and how they get them again."""
+"""Whether all ranks have the same parameters, bit for bit: compared by a digest of each parameter."""
 
 from __future__ import annotations
 
 import logging
-import weakref
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
-from thc.base_group import BaseGroup
 from thc.errors import ConfigError, ReplicasError
-from thc.torch.ddp.wrap import hook_of
 from thc.torch.names import named_parameters, unwrapped
 from thc.torch.ranks.gathering import gather_numbers
 
@@ -117,96 +112,3 @@ class DigestOf:
             return
         self._next = steps - steps % self.every + self.every
         check_replicas(model, when=f" after step {steps}")
-
-
-TOGETHER = 1 << 22
-"""Elements that are sent together."""
-
-
-@dataclass
-class _Progress:
-    calls: int = 0
-    lost: int = 0
-
-
-_progress: weakref.WeakKeyDictionary[torch.nn.Module, _Progress] = weakref.WeakKeyDictionary()
-
-
-def sync_parameters(
-    model: torch.nn.Module,
-    every: int = 1,
-    *,
-    group: BaseGroup | None = None,
-    process_group: Any = None,
-    optimizer: torch.optim.Optimizer | None = None,
-) -> bool:
-    """Makes the parameters of all ranks equal again; to be called on all ranks after each optimizer step.
-
-    With best-effort, ranks may lose different results, and their parameters drift apart. Each ``every`` calls
-    the ranks compare how many packets they lost since last time; if any did, all copy the parameters and
-    buffers of the one that lost least (with ``optimizer``: its state, too). If nobody lost anything, that
-    comparison is all that is done. Returns whether parameters were copied.
-
-    ``model`` is what :func:`thc.torch.wrap` returned, or any module if ``group`` is given.
-    """
-    if every < 1:
-        raise ConfigError(f"every is {every}: give a number of steps, at least 1")
-    if group is None:
-        group = hook_of(model).group
-    if process_group is None:
-        process_group = getattr(model, "process_group", None)
-    progress = _progress.setdefault(model, _Progress())
-    progress.calls += 1
-    if progress.calls % every:
-        return False
-    total = group.stats().lost
-    losses = [lost for (lost,) in gather_numbers([total - progress.lost], process_group)]
-    progress.lost = total
-    if not any(losses):
-        return False
-    source = losses.index(min(losses))
-    if process_group is not None:
-        source = dist.get_global_rank(process_group, source)
-    tensors = [*model.parameters(), *model.buffers()]
-    if optimizer is not None:
-        tensors.extend(tensors_of(optimizer))
-    with torch.no_grad():
-        broadcast_tensors(tensors, source, process_group)
-    return True
-
-
-def tensors_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """The tensors of an optimizer's state, in the order of its parameters."""
-    found: list[torch.Tensor] = []
-    for settings in optimizer.param_groups:
-        for parameter in settings["params"]:
-            state = optimizer.state.get(parameter, {})
-            found.extend(state[key] for key in sorted(state) if isinstance(state[key], torch.Tensor))
-    return found
-
-
-def broadcast_tensors(tensors: Iterable[torch.Tensor], source: int, process_group: Any) -> None:
-    """Many small tensors go together, large ones alone."""
-    waiting: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
-
-    def send(group: list[torch.Tensor]) -> None:
-        if len(group) == 1 and group[0].is_contiguous():
-            dist.broadcast(group[0].detach(), source, group=process_group)
-            return
-        flat = torch.cat([tensor.detach().reshape(-1) for tensor in group])
-        dist.broadcast(flat, source, group=process_group)
-        at = 0
-        for tensor in group:
-            tensor.copy_(flat[at : at + tensor.numel()].view_as(tensor))
-            at += tensor.numel()
-
-    for tensor in tensors:
-        kind = (tensor.dtype, tensor.device)
-        group = waiting.setdefault(kind, [])
-        if group and sum(t.numel() for t in group) + tensor.numel() > TOGETHER:
-            send(group)
-            group = waiting[kind] = []
-        group.append(tensor)
-    for group in waiting.values():
-        if group:
-            send(group)

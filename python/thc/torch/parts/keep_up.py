@@ -24,7 +24,7 @@ from thc.torch.hosts.rails import RailGroup
 from thc.torch.parts.part import Part, Span
 from thc.torch.ranks.gathering import Gather, shared_store
 from thc.torch.ranks.peers import time_out
-from thc.torch.replicas import broadcast_tensors, tensors_of
+from thc.torch.synchronize import broadcast_tensors, tensors_of
 
 
 PERIOD = 0.1
