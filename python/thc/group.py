@@ -206,7 +206,7 @@ class Group(BaseGroup):
         """
         data = as_f32(array)
         spans = None if plan is None else spans_of(plan)
-        self._native.call(data, mode=mode, plan=spans, feedback=feedback_key(feedback))
+        self._native.call(data, mode=mode, plan=spans, feedback=feedback_key(feedback) if isinstance(feedback, str) else feedback)
         if data is not array:
             array[...] = data
         return array
@@ -216,7 +216,7 @@ class Group(BaseGroup):
         order. The handle's ``wait`` writes the mean into the array."""
         data = as_f32(array)
         spans = None if plan is None else spans_of(plan)
-        native = self._native.call(data, mode=mode, plan=spans, feedback=feedback_key(feedback), wait=False)
+        native = self._native.call(data, mode=mode, plan=spans, feedback=feedback_key(feedback) if isinstance(feedback, str) else feedback, wait=False)
         return Handle(native, array, data)
 
     def stats(self) -> Stats:

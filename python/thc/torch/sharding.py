@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -222,7 +223,7 @@ class Replicas(Adapter):
                 self._copies[key] = torch.empty_like(flat)
             bucket.copy = self._copies[key].copy_(flat)
         bucket.record_ready()
-        self.engine.clock.note_production()
+        self.engine.clock.produced = time.perf_counter()
         self._index = 0 if is_last else self._index + 1
         self.engine.put(bucket)
         return _Travelling(parts, bucket, arrival)

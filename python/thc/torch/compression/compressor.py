@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -15,16 +16,17 @@ from thc.torch.engine.bucket import Bucket, Over, Way, wait_for_calls
 from thc.torch.options import Options
 
 
+@dataclass(eq=False)
 class Task:
     """A bucket in a compressor."""
 
-    def __init__(self, bucket: Bucket) -> None:
-        self.bucket = bucket
-        self.data: Any = None
-        """The bucket where it is compressed."""
-        self.calls: list[Any] = []
-        self.began = self.landed = 0.0
-        """When its calls began and were over."""
+    bucket: Bucket
+    data: Any = None
+    """The bucket where it is compressed."""
+    calls: list[Any] = field(default_factory=list)
+    began: float = 0.0
+    landed: float = 0.0
+    """When its calls began and were over."""
 
 
 class Compressor(Protocol):
@@ -82,9 +84,9 @@ class HostCompressor:
         if step < self._options.warmup or not layout.compresses:
             self._call(task, wait, mode="raw")
         elif bucket.way is None:
-            self._call(task, wait, feedback=self._key(layout), plan=layout.spans(self._table))
+            self._call(task, wait, feedback=self._key(layout) if self._options.feedback else None, plan=layout.spans(self._table))
         elif not bucket.way.alone:
-            self._call(task, wait, feedback=self._key(layout), plan=bucket.way.spans)
+            self._call(task, wait, feedback=self._key(layout) if self._options.feedback else None, plan=bucket.way.spans)
         else:
             self._call_alone(task, bucket.way)
 
@@ -151,12 +153,10 @@ class HostCompressor:
         """Makes several calls, one after the other, and measures how long each takes."""
         for call in way.alone:
             computed, started = self._group.stats().compression, time.perf_counter()
-            self._call(task, True, task.data[call.place], feedback=self._key(call.layout), plan=call.spans)
+            self._call(task, True, task.data[call.place], feedback=self._key(call.layout) if self._options.feedback else None, plan=call.spans)
             way.seconds.append((time.perf_counter() - started, self._group.stats().compression - computed))
 
-    def _key(self, layout: Layout) -> int | None:
+    def _key(self, layout: Layout) -> int:
         """Under which the bucket's error feedback is kept."""
-        if not self._options.feedback:
-            return None
         self.feedback.settle(layout)
         return layout.key

@@ -54,7 +54,8 @@ class Buckets:
         copy = None
         if keeps and not (self._keeps_gradients and Bucket.keeps_gradients(parameters, buffer)):
             copy = self._copy(given.index(), buffer)
-        return Bucket(index, is_last, buffer, parameters, layout, promise, copy).record_ready()
+        bucket = Bucket(index, is_last, buffer, parameters, layout, promise, copy)
+        return bucket.record_ready() if buffer.is_cuda else bucket
 
     def end(self, index: int, promise: Promise) -> Bucket:
         """A bucket of a single number, which ends a step whose last bucket DDP may have left out."""
@@ -145,16 +146,10 @@ class Passes:
     def __init__(self, model: Any) -> None:
         self.skips = isinstance(model, DistributedDataParallel) and bool(getattr(model, "skip_all_reduce_unused_params", False))
         """Whether buckets may be left out."""
-        self._model = model
         self.count = 0
         """Buckets of the pass under way."""
         self._latest = -1
         """DDP's number of the latest one."""
-
-    @property
-    def is_finalized_by_hand(self) -> bool:
-        """Whether DDP leaves the end of a backward pass to the program (since PyTorch 2.15)."""
-        return bool(getattr(self._model, "require_manual_backward_finalization", False))
 
     def number(self, given: Any) -> int:
         """The number of a bucket that DDP has handed over, in its pass."""

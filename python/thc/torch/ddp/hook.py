@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,6 +50,7 @@ class Hook(Adapter):
         self.begun = 0
         """Backward passes whose last bucket has come."""
         self._passes, self._pass_error = Passes(model), PassError()
+        self._model: Any = (lambda: None) if model is None else weakref.ref(model)
         super().__init__(Engine(group, options, peers))
         self.adaptive: Adaptive | None = None
         """With ``adapt``: its threshold, the times of this rank's warm-up, the seconds that it took."""
@@ -85,37 +88,37 @@ class Hook(Adapter):
 
     # What DDP calls, on a thread of autograd.
 
-    def start(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+    def start(self, given: Any) -> torch.futures.Future[torch.Tensor]:
         """Takes a bucket and returns a future of its mean."""
-        index, skips = self._passes.number(bucket), self._passes.skips
+        index, skips, engine = self._passes.number(given), self._passes.skips, self.engine
         if index == 0:
             self._pass_error.begin()
-        future = BucketFuture(bucket.buffer(), self._pass_error, bucket.is_last(), self._end_pass if skips and index == 0 else None)
+        future = BucketFuture(given.buffer(), self._pass_error, given.is_last(), self._end_pass if skips and index == 0 else None)
         try:
-            if skips and not future.in_backward:
-                raise errors.ConfigError("skip_all_reduce_unused_params and DDP.join(): nothing tells where a step ends: leave one of them out")
-            if self._passes.is_finalized_by_hand:
-                raise errors.ConfigError(
-                    "require_manual_backward_finalization: the backward pass ends before its gradients are averaged, and an error of theirs would "
-                    "be lost; leave it out"
-                )
-            if bucket.buffer().is_cuda and torch.cuda.is_current_stream_capturing():
-                raise errors.ConfigError("a CUDA graph is being captured: what it replays would average nothing; capture the passes without this hook")
-            if self._closed:
-                raise errors.ClosedError("this model's hook has been closed: wrap a new DistributedDataParallel")
-            self._start(bucket, index, future)
+            self._check_pass(given, skips and not future.in_backward)
+            if index == 0:
+                alone = isinstance(self.group, LoneGroup)
+                self._plain = alone or self._comparing is not None and not self.fallback_active and self._comparing.next()
+            keeps = engine.fallback.is_enabled and not engine.fallback.agreement.fallback_active and not self._plain
+            self._put(self._buckets.make(given, index, given.is_last() and not skips, future, keeps))
         except Exception as error:
             # Raised from here it would leave DDP half-way, for good.
             future.set_result(error)
         return future.future
 
-    def _start(self, given: Any, index: int, future: BucketFuture) -> None:
-        engine = self.engine
-        if index == 0:
-            self._plain = isinstance(self.group, LoneGroup) or self._comparing is not None and not self.fallback_active and self._comparing.next()
-        keeps = engine.fallback.is_enabled and not self.fallback_active and not self._plain
-        is_last = given.is_last() and not self._passes.skips
-        self._put(self._buckets.make(given, index, is_last, future, keeps))
+    def _check_pass(self, given: Any, has_no_end: bool) -> None:
+        """Refuses a backward pass whose gradients cannot be averaged."""
+        if self._closed:
+            raise errors.ClosedError("this model's hook has been closed: wrap a new DistributedDataParallel")
+        if has_no_end:
+            raise errors.ConfigError("skip_all_reduce_unused_params and DDP.join(): nothing tells where a step ends: leave one of them out")
+        if getattr(self._model(), "require_manual_backward_finalization", False):
+            raise errors.ConfigError(
+                "require_manual_backward_finalization: the backward pass ends before its gradients are averaged, and an error of theirs would "
+                "be lost; leave it out"
+            )
+        if given.buffer().is_cuda and torch.cuda.is_current_stream_capturing():
+            raise errors.ConfigError("a CUDA graph is being captured: what it replays would average nothing; capture the passes without this hook")
 
     def _end_pass(self) -> None:
         """The backward pass has computed all gradients, and DDP may have left out the last bucket: ends the step."""
@@ -130,9 +133,9 @@ class Hook(Adapter):
     def _put(self, bucket: Bucket) -> None:
         engine = self.engine
         bucket.plain = self._plain
-        engine.clock.note_production()
+        engine.clock.produced = time.perf_counter()
         self.begun += int(bucket.is_last)
-        if self._plain or self.fallback_active:
+        if self._plain or engine.fallback.agreement.fallback_active:
             # On DDP's own process group and thread, where its collectives and those of the model, such as SyncBatchNorm's, are in one
             # order on all ranks: two communicators of NCCL may wait for each other for good. All ranks have agreed on it before the last
             # backward pass was over, or compare alike; where a step follows the backward pass that may be after it.

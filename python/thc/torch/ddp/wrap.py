@@ -137,7 +137,7 @@ class State:
     def start(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         """Takes a bucket and returns a future of its mean."""
         try:
-            hook = self.connect()
+            hook = self.hook or self.connect()
         except Exception as error:
             # Raised from here it would leave DDP half-way, for good.
             future = BucketFuture(bucket.buffer(), self._pass_error, bucket.is_last())

@@ -129,9 +129,12 @@ class Bucket:
         if self.released:
             return
         self.released = True
-        # Whoever waits for the future waits for what this stream was given before.
-        with self.on_stream():
+        if self.stream is None:
             self.promise.set_result(error)
+        else:
+            # What waits for the future waits for what this stream was given before.
+            with torch.cuda.stream(self.stream):
+                self.promise.set_result(error)
 
     @staticmethod
     def keeps_gradients(parameters: list[torch.nn.Parameter], buffer: torch.Tensor) -> bool:

@@ -18,12 +18,9 @@ class Clock:
         self._training, self._by_optimizer = training, by_optimizer
         self._lock = threading.Lock()
         self._began: float | None = None
-        self._produced: float | None = None
+        self.produced: float | None = None
+        """When the latest bucket of gradients had been computed: after the last one, whatever follows is waiting."""
         self._waited: list[tuple[float, float]] = []
-
-    def note_production(self) -> None:
-        """A bucket of gradients has been computed: if it is the last one, whatever follows is waiting."""
-        self._produced = time.perf_counter()
 
     @contextlib.contextmanager
     def measure_wait(self) -> Iterator[None]:
@@ -44,7 +41,7 @@ class Clock:
         with self._lock:
             spans, self._waited = self._waited, []
         began, self._began = self._began, now
-        produced, self._produced = self._produced, None
+        produced, self.produced = self.produced, None
         if produced is not None:
             spans.append((produced, now))
         # The beginning of the first one is not known.

@@ -48,7 +48,7 @@ class Engine:
 
     def put(self, bucket: Bucket) -> None:
         """Has a bucket averaged after all that was put before it."""
-        self._pipeline.put(BucketTask(self.steps, bucket))
+        self._pipeline.put(BucketTask(bucket=bucket, steps=self.steps))
 
     def begin(self, pieces: Sequence[Piece]) -> None:
         """Has pieces averaged: a step of its own, and all ranks have all of it or none."""

@@ -63,11 +63,11 @@ class Fallback:
     def note_progress(self) -> None:
         """A step goes on."""
         if not self.agreement.fallback_active:
-            self._peer_probe.progress()
+            self._peer_probe.since = time.monotonic()
 
     def rest(self) -> None:
         """A step is over, or this rank knows itself that something is wrong."""
-        self._peer_probe.rest()
+        self._peer_probe.since = None
 
     def idle(self) -> None:
         """Answers a rank that has lost the server, if there is one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -27,7 +28,7 @@ class Steps:
     """Does what the agreement wishes. All methods are the sequencer's."""
 
     def __init__(self, options: Options, fallback: Fallback, selector: CompressorSelector, clock: Clock, parts: Sequence[Part]) -> None:
-        self._options, self._fallback, self._selector, self.parts = options, fallback, selector, parts
+        self._options, self._fallback, self.selector, self.parts = options, fallback, selector, parts
         self._group, self._peers = fallback.group, fallback.peers
         self.compressor: Compressor | None = None
         """What takes buckets to the other ranks, once it is known."""
@@ -57,17 +58,12 @@ class Steps:
         """Why the parameter server counts as lost, or what ended the work."""
         return self._fallback.error
 
-    @property
-    def is_timed(self) -> bool:
-        """Whether this step's calls are timed, and so made one by one."""
-        return any(part.is_timed for part in self.parts)
-
     # The way of a bucket.
 
-    def must_be_alone(self, bucket: Bucket) -> bool:
-        """Whether nothing else may be under way when a bucket begins."""
-        agreement = self.agreement
-        return (
+    def room(self, bucket: Bucket) -> int:
+        """How many buckets may be under way when this one begins, itself among them."""
+        agreement = self._fallback.agreement
+        alone = (
             # Ranks agree on a plan, and what an aborted backward pass has left is cleared away.
             bucket.index == 0
             or self.compressor is None
@@ -76,15 +72,10 @@ class Steps:
             or agreement.lost
             or bucket.plain
             or bucket.foreign
-            or self.is_timed
+            or any(part.is_timed for part in self.parts)
             or self.compressor.must_be_alone(bucket)
         )
-
-    def choose_compressor(self, bucket: Bucket) -> Compressor:
-        """What takes buckets to the other ranks, chosen when the first one comes."""
-        if self.compressor is None:
-            self.compressor = self._selector.choose(bucket)
-        return self.compressor
+        return 1 if alone else IN_FLIGHT
 
     def begin(self, bucket: Bucket) -> Route:
         """A bucket begins. Returns where it goes."""
@@ -94,7 +85,7 @@ class Steps:
             self._held.clear()
             self._begin_step()
         self._held.append(bucket)
-        route = Route.PEERS if bucket.plain else self.agreement.route(bucket.index, bucket.foreign)
+        route = Route.PEERS if bucket.plain else self._fallback.agreement.route(bucket.index, bucket.foreign)
         if route is Route.COMPARE:
             # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
             route = self.agreement.route_compared(self._fallback.some_rank_lost_it())
@@ -153,7 +144,7 @@ class Steps:
     def _release(self, bucket: Bucket) -> None:
         """Lets training have the buckets that all ranks have, now that this one is complete."""
         # One that goes through the process group is complete on all ranks or on none.
-        kept = bucket.index + 1 if bucket.plain else self.agreement.complete(bucket.index)
+        kept = bucket.index + 1 if bucket.plain else self._fallback.agreement.complete(bucket.index)
         if bucket.is_last:
             # When training goes on the step is over.
             kept = min(kept, bucket.index)
@@ -309,62 +300,57 @@ def _check_counts(counts: list[int] | None) -> None:
         )
 
 
+@dataclass(eq=False, kw_only=True)
 class BucketTask(Task):
-    """A bucket on its way: to the compressor, which makes its calls, or through the process group."""
+    """The work of a pipeline that averages a bucket as part of a step: it goes to the compressor, which makes its calls, or through the process group."""
 
-    def __init__(self, steps: Steps, bucket: Bucket) -> None:
-        super().__init__(bucket)
-        self._steps = steps
-        self._is_over = False
-        """Whether its calls were over when they had been submitted."""
-        self._finite = True
-        self._error: BaseException | None = None
+    steps: Steps
+    is_over: bool = False
+    """Whether its calls were over when they had been submitted."""
+    finite: bool = True
+    error: BaseException | None = None
 
     def room(self) -> int:
-        return 1 if self._steps.must_be_alone(self.bucket) else IN_FLIGHT
+        return self.steps.room(self.bucket)
 
     def begin(self) -> bool:
+        bucket, steps = self.bucket, self.steps
         try:
-            waits = self._begin()
+            if bucket.buffer.is_cuda:
+                # A thread begins with the first GPU, whichever this process has.
+                torch.cuda.set_device(bucket.buffer.device)
+            route = steps.begin(bucket)
+            if route is Route.PEERS or (route is Route.THC and bucket.foreign):
+                self.began = time.perf_counter()
+                steps.average_by_peers(bucket)
+                self.landed = time.perf_counter()
+                return False
+            # Parameters of no coordinates have a bucket of their own where their type is another one.
+            if bucket.foreign or bucket.buffer.numel() == 0:
+                return False
+            if steps.compressor is None:
+                steps.compressor = steps.selector.choose(bucket)
+            if route is Route.HOLD:
+                lost = steps.error if isinstance(steps.error, LOST) else errors.LostError("another rank has lost the parameter server")
+                return steps.compressor.stand_in(self, lost)
+            for part in steps.parts:
+                part.begin(bucket, steps.number)
+            # The sequencer itself works on a bucket that nothing comes after: that saves copies and waking other threads.
+            self.is_over = (bucket.is_last or any(part.is_timed for part in steps.parts)) and not steps.compressor.queues
+            steps.compressor.submit(self, steps.number, self.is_over)
         except BaseException as error:
-            self._error = error
+            self.error = error
             return False
-        if self._is_over:
+        if self.is_over:
             self.wait()
-        return waits and not self._is_over
-
-    def _begin(self) -> bool:
-        """Whether there is something to wait for."""
-        bucket, steps = self.bucket, self._steps
-        if bucket.buffer.device.type == "cuda":
-            # A thread begins with the first GPU, whichever this process has.
-            torch.cuda.set_device(bucket.buffer.device)
-        route = steps.begin(bucket)
-        if route is Route.PEERS or (route is Route.THC and bucket.foreign):
-            self.began = time.perf_counter()
-            steps.average_by_peers(bucket)
-            self.landed = time.perf_counter()
-            return False
-        # Parameters of no coordinates have a bucket of their own where their type is another one.
-        if bucket.foreign or bucket.buffer.numel() == 0:
-            return False
-        compressor = steps.choose_compressor(bucket)
-        if route is Route.HOLD:
-            lost = steps.error if isinstance(steps.error, LOST) else errors.LostError("another rank has lost the parameter server")
-            return compressor.stand_in(self, lost)
-        for part in steps.parts:
-            part.begin(bucket, steps.number)
-        # The sequencer itself works on a bucket that nothing comes after: that saves copies and waking other threads.
-        self._is_over = (bucket.is_last or steps.is_timed) and not compressor.queues
-        compressor.submit(self, steps.number, self._is_over)
-        return True
+        return not self.is_over
 
     def wait(self) -> None:
-        assert self._steps.compressor is not None
+        assert self.steps.compressor is not None
         try:
-            self._finite = self._steps.compressor.finish(self)
+            self.finite = self.steps.compressor.finish(self)
         except BaseException as error:
-            self._error = error
+            self.error = error
         self.landed = time.perf_counter()
 
     def end(self) -> None:
@@ -375,9 +361,9 @@ class BucketTask(Task):
             bucket.release(bucket.doomed)
             return
         try:
-            self._steps.end(bucket, self._error, self._finite, (self.began, self.landed) if self.landed else None)
+            self.steps.end(bucket, self.error, self.finite, (self.began, self.landed) if self.landed else None)
         except BaseException as error:
-            self._steps.fail(bucket, error)
+            self.steps.fail(bucket, error)
 
     def give_up(self, error: BaseException) -> None:
         self.bucket.release(error)

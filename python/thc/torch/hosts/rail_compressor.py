@@ -22,13 +22,11 @@ FINE, NOT_FINITE, LOST_IT, FAILED = range(4)
 """What a rank says of its share."""
 
 
+@dataclasses.dataclass(eq=False, kw_only=True)
 class _Share(Task):
-    """This rank's share of a bucket, on its way in the compressor that averages shares."""
+    """This rank's share of a bucket, as a bucket of its own, on its way in the compressor that averages shares."""
 
-    def __init__(self, of: Bucket, bucket: Bucket) -> None:
-        """``bucket`` is the share as a bucket of its own."""
-        super().__init__(bucket)
-        self.of = of
+    of: Bucket
 
 
 class RailCompressor:
@@ -66,7 +64,7 @@ class RailCompressor:
     def _share(self, bucket: Bucket) -> _Share:
         """The share of a bucket, whose numbers are not there yet."""
         layout = self._split(bucket.layout)[1]
-        return _Share(bucket, dataclasses.replace(bucket, layout=layout, copy=None, ready=None))
+        return _Share(bucket=dataclasses.replace(bucket, layout=layout, copy=None, ready=None), of=bucket)
 
     def must_be_alone(self, bucket: Bucket) -> bool:
         share = self._share(bucket).bucket

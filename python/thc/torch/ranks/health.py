@@ -131,24 +131,17 @@ class PeerProbe:
 
     def __init__(self, group: BaseGroup, counters: StepCounters | None, departures: Departures) -> None:
         self._group, self._counters, self._departures = group, counters, departures
-        self._since: float | None = None
+        self.since: float | None = None
+        """When the step under way last went on; nothing between steps, or if this rank knows itself that something is wrong."""
         threading.Thread(target=_watch_peers, args=(weakref.ref(self),), name="thc-peer-probe", daemon=True).start()
-
-    def progress(self) -> None:
-        """A step goes on."""
-        self._since = time.monotonic()
-
-    def rest(self) -> None:
-        """A step is over, or this rank knows itself."""
-        self._since = None
 
     def look(self) -> None:
         """Gives the session up if there is reason to."""
-        since = self._since
+        since = self.since
         if since is None or (waited := time.monotonic() - since) < PEER_PERIOD:
             return
         if self._departures.look() or (self._counters is not None and waited > PEER_PATIENCE and self._counters.is_asked()):
-            self._since = None
+            self.since = None
             self._group.give_up()
 
 
