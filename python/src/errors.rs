@@ -10,7 +10,7 @@ use thc_worker::{Silence, WorkerError};
 /// The attributes of an exception that are not its class's defaults.
 #[derive(Default)]
 struct Details {
-    worker: Option<u8>,
+    worker: Option<u16>,
     /// The numbers of workers, as a bitmap.
     missing: Option<u64>,
     waited: Option<Duration>,
@@ -19,8 +19,8 @@ struct Details {
 }
 
 impl Details {
-    fn of_worker(worker: u8) -> Details {
-        Details { worker: Some(worker), ..Details::default() }
+    fn of_worker(worker: Option<u16>) -> Details {
+        Details { worker, ..Details::default() }
     }
 
     fn of_key(key: u64) -> Details {
@@ -99,7 +99,7 @@ pub fn worker(py: Python<'_>, error: &WorkerError) -> PyErr {
         WorkerError::Join(error) => join(error),
         WorkerError::Session(error) => session(error),
         WorkerError::Call(CallError::NonFinite { worker }) => {
-            ("NonFiniteError", Details::of_worker(worker.0))
+            ("NonFiniteError", Details::of_worker(Some(worker.0)))
         }
         WorkerError::Call(CallError::Norm { .. }) => ("NonFiniteError", Details::default()),
         WorkerError::Silent(silence @ Silence { waited, joining, .. }) => {
@@ -152,7 +152,7 @@ fn session(error: &SessionError) -> (&'static str, Details) {
                 Who::Worker(worker) => Some(*worker),
                 Who::OfRack(_, worker) => *worker,
             };
-            ("MismatchError", Details { worker: worker.map(|worker| worker.0), ..Details::default() })
+            ("MismatchError", Details::of_worker(worker.map(|worker| worker.0.into())))
         }
         SessionError::Missing { missing: members, waited } | SessionError::Left { members, waited, .. } => {
             ("MissingError", Details::waited(*waited, Some(*members)))
@@ -162,7 +162,7 @@ fn session(error: &SessionError) -> (&'static str, Details) {
         SessionError::Overtaken { .. } => ("SessionError", Details::default()),
         SessionError::Reforming { worker } => {
             let worker = (*worker != WorkerId::NONE).then_some(worker.0);
-            ("LostError", Details { worker, ..Details::default() })
+            ("LostError", Details::of_worker(worker.map(u16::from)))
         }
         SessionError::NormLost { .. } | SessionError::Changed { .. } => ("LostError", Details::default()),
     }
