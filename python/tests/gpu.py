@@ -25,7 +25,7 @@ NOTHING = "not run: no CUDA device"
 def plan(gpus: int) -> list[tuple[str, int, str]]:
     """Module, processes, backend."""
     if gpus == 0:
-        return [("checks_gpu", 2, "gloo"), ("checks_gpu_sharded", 2, "gloo"), ("checks_gpu_rails", 4, "gloo")]
+        return [("checks_gpu", 2, "gloo"), ("checks_gpu_rails", 4, "gloo")]
     if gpus == 1:
         # NCCL gives a GPU to one rank only.
         return [("checks_gpu", 2, "gloo"), ("checks_gpu", 1, "nccl")]
