@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use thc_codec::CodecError;
 use thc_codec::table::{LookupTable, choose, choose_complete};
 use thc_policy::layerwise::{Assignment, Problem, STEPS, discrete, exact};
-use thc_policy::{AdaptError, accordion, buckets, thc, threshold};
+use thc_policy::{AdaptError, buckets, thc, threshold};
 
 fn config_error<T>(py: Python<'_>, result: Result<T, AdaptError>) -> PyResult<T> {
     result.map_err(|error| errors::config(py, &error.to_string()))
@@ -60,6 +60,24 @@ pub fn adapt_price(
     config_error(py, problem(&costs, &errors).and_then(|problem| problem.price(&choices))).map(describe)
 }
 
+/// The optimal table of (b, g, p), or of the best g and p for so many workers and a lane of so many bits; without b, of all points of the grid.
+pub fn solve_table(
+    bits: Option<u8>,
+    granularity: Option<u16>,
+    fraction: Option<f64>,
+    workers: u32,
+    lane: u8,
+) -> Result<LookupTable, CodecError> {
+    match (bits, granularity, fraction) {
+        (Some(bits), Some(granularity), Some(fraction)) => LookupTable::solve(bits, granularity, fraction),
+        (None, Some(granularity), Some(fraction)) => u8::try_from(granularity)
+            .map_err(|_| CodecError::Granularity { bits: 8, granularity: granularity.into(), min: 1 })
+            .and_then(|granularity| LookupTable::complete(granularity, fraction)),
+        (Some(bits), ..) => choose(bits, lane, workers).map(|choice| choice.table),
+        (None, ..) => choose_complete(lane, workers).map(|choice| choice.table),
+    }
+}
+
 /// Error of a table's mean over the squared norm: of (b, g, p), or of the best g and p for the lane; with them, and what it leaves
 /// of a worker's gradient to error feedback. Without b the table has all points of the grid.
 #[pyfunction]
@@ -72,14 +90,7 @@ pub fn adapt_thc_nmse(
     workers: u8,
     lane: u8,
 ) -> PyResult<(f64, u16, f64, f64)> {
-    let table = py.detach(|| match (bits, granularity, fraction) {
-        (Some(bits), Some(granularity), Some(fraction)) => LookupTable::solve(bits, granularity, fraction),
-        (None, Some(granularity), Some(fraction)) => u8::try_from(granularity)
-            .map_err(|_| CodecError::Granularity { bits: 8, granularity: granularity.into(), min: 1 })
-            .and_then(|granularity| LookupTable::complete(granularity, fraction)),
-        (Some(bits), ..) => choose(bits, lane, workers.into()).map(|choice| choice.table),
-        (None, ..) => choose_complete(lane, workers.into()).map(|choice| choice.table),
-    });
+    let table = py.detach(|| solve_table(bits, granularity, fraction, workers.into(), lane));
     let table = table.map_err(|error| errors::config(py, &error.to_string()))?;
     Ok((thc::nmse(&table, workers), table.granularity(), table.fraction(), thc::residual(&table)))
 }
@@ -96,11 +107,7 @@ pub fn lookup_table(
     workers: u32,
     lane: u8,
 ) -> PyResult<(Vec<u32>, f64)> {
-    let table = py.detach(|| match (bits, granularity, fraction) {
-        (Some(bits), Some(granularity), Some(fraction)) => LookupTable::solve(bits, granularity, fraction),
-        (Some(bits), ..) => choose(bits, lane, workers).map(|choice| choice.table),
-        (None, ..) => choose_complete(lane, workers).map(|choice| choice.table),
-    });
+    let table = py.detach(|| solve_table(bits, granularity, fraction, workers, lane));
     let table = table.map_err(|error| errors::config(py, &error.to_string()))?;
     Ok((table.values().iter().map(|&value| value.into()).collect(), table.t_p()))
 }
@@ -131,28 +138,7 @@ pub fn adapt_fit(py: Python<'_>, steps: Vec<(Vec<f64>, f64)>) -> PyResult<(Vec<f
     config_error(py, buckets::fit(&steps)).map(|fit| (fit.slopes, fit.intercept, fit.score))
 }
 
-/// Critical regimes.
-#[pyclass(module = "thc._native", frozen)]
-pub struct Accordion(Mutex<accordion::Accordion>);
-
-#[pymethods]
-impl Accordion {
-    #[new]
-    #[pyo3(signature = (eta))]
-    fn new(py: Python<'_>, eta: f64) -> PyResult<Self> {
-        config_error(py, accordion::Accordion::new(eta)).map(|inner| Self(Mutex::new(inner)))
-    }
-
-    fn look(&self, py: Python<'_>, norms: Vec<f64>) -> PyResult<Vec<bool>> {
-        config_error(py, lock(&self.0).look(&norms))
-    }
-
-    fn restart(&self) {
-        lock(&self.0).restart();
-    }
-}
-
-/// The communication threshold table.
+/// Times of a warm-up, by size of tensor.
 #[pyclass(module = "thc._native", frozen)]
 pub struct ThresholdTable(Mutex<threshold::Timings>);
 
@@ -163,31 +149,31 @@ impl ThresholdTable {
         Self(Mutex::default())
     }
 
+    /// A tensor of `size` coordinates took so many seconds without compression.
     fn record_raw(&self, py: Python<'_>, size: u64, seconds: f64) -> PyResult<()> {
         config_error(py, lock(&self.0).record_raw(size, seconds))
     }
 
+    /// A compressed tensor took so many seconds on the network, and so many to be compressed and decompressed.
     fn record_compressed(&self, py: Python<'_>, size: u64, seconds: f64, processing: f64) -> PyResult<()> {
         config_error(py, lock(&self.0).record_compressed(size, seconds, processing))
     }
 
-    /// Size, t_c, t_c^q, t_p^q.
+    /// The sizes that were seen both ways, smallest first: size, t_c, t_c^q, t_p^q, medians in seconds.
     fn rows(&self) -> Vec<(u64, f64, f64, f64)> {
         lock(&self.0).rows().map(|row| (row.size, row.raw, row.compressed, row.processing)).collect()
     }
 
-    #[pyo3(signature = (before))]
+    /// The smallest size from which on compression pays; `None` if it never does. `before` is the threshold known before: a size stays
+    /// on its side of that while its gain is near 1.
+    #[pyo3(signature = (before=None))]
     fn threshold(&self, before: Option<u64>) -> Option<u64> {
         lock(&self.0).threshold(before)
     }
 
-    fn link_changed(&self, size: u64, seconds: f64, share: f64) -> bool {
-        lock(&self.0).link_changed(size, seconds, share)
-    }
-
-    /// The threshold of a group, from its members' tables.
+    /// The threshold of a group: row by row its slowest member's times.
     #[staticmethod]
-    #[pyo3(signature = (tables, before))]
+    #[pyo3(signature = (tables, before=None))]
     fn common_threshold(tables: Vec<PyRef<'_, ThresholdTable>>, before: Option<u64>) -> Option<u64> {
         let tables: Vec<threshold::Timings> = tables.iter().map(|table| lock(&table.0).clone()).collect();
         threshold::Timings::common_threshold(&tables, before)

@@ -1,5 +1,6 @@
 //! All-reduces that something else adds up: a process group of PyTorch, say.
 
+use crate::adapt::solve_table;
 use crate::errors;
 use crate::group::spans;
 use crate::packed::{Rows, Tables, rows, tables};
@@ -9,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::sync::{Arc, PoisonError, RwLock};
 use thc_codec::error::CodecError;
-use thc_codec::table::{LookupTable, choose, choose_complete};
+use thc_codec::table::LookupTable;
 use thc_protocol::TableId;
 use thc_worker::{CollectiveConfig, WorkerError};
 
@@ -32,15 +33,6 @@ type Computing<'py> = ((u64, u64, u32), Rows<'py>, Rows<'py>);
 /// A lookup table as Python gives it: bits of an index, bits of a sum's lane, granularity and fraction. What is left out is chosen: the lane that
 /// all have, all points of the grid that fits it, the best table of these bits for the number of ranks.
 type Told = (Option<u8>, Option<u8>, Option<u16>, Option<f64>);
-
-fn table((bits, own, granularity, fraction): Told, lane: u8, ranks: u16) -> Result<LookupTable, CodecError> {
-    let lane = own.unwrap_or(lane);
-    match (bits, granularity, fraction) {
-        (Some(bits), Some(granularity), Some(fraction)) => LookupTable::solve(bits, granularity, fraction),
-        (Some(bits), ..) => choose(bits, lane, ranks.into()).map(|choice| choice.table),
-        _ => choose_complete(lane, ranks.into()).map(|choice| choice.table),
-    }
-}
 
 impl Collective {
     /// Works while other Python threads run.
@@ -84,8 +76,11 @@ impl Collective {
     ) -> PyResult<Self> {
         let made = py.detach(|| {
             let tables = if tables.is_empty() { vec![Told::default()] } else { tables };
+            let table = |(bits, own, granularity, fraction): Told| {
+                solve_table(bits, granularity, fraction, ranks.into(), own.unwrap_or(lane))
+            };
             let solved: Result<Vec<_>, CodecError> =
-                (1..).zip(tables).map(|(id, told)| Ok((TableId(id), table(told, lane, ranks)?))).collect();
+                (1..).zip(tables).map(|(id, told)| Ok((TableId(id), table(told)?))).collect();
             let tables = solved?;
             thc_worker::Collective::new(CollectiveConfig {
                 rank,
@@ -118,11 +113,6 @@ impl Collective {
             Ok(found)
         };
         self.inner.tables().map(told).collect()
-    }
-
-    /// Calls so far.
-    fn calls(&self) -> u64 {
-        self.inner.calls()
     }
 
     /// Measures an array: the call, and the numbers of which the largest over all ranks are wanted.

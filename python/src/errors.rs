@@ -1,47 +1,81 @@
 //! The libraries' errors as the exceptions of `thc.errors`.
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use std::time::Duration;
 use thc_protocol::WorkerId;
 use thc_protocol::session::JoinError;
 use thc_protocol::worker::{CallError, SessionError, Who};
 use thc_worker::{Silence, WorkerError};
 
+/// The attributes of an exception that are not its class's defaults.
+#[derive(Default)]
+struct Details {
+    worker: Option<u16>,
+    /// The numbers of workers, as a bitmap.
+    missing: Option<u64>,
+    waited: Option<Duration>,
+    reason: Option<String>,
+    key: Option<u64>,
+}
+
+impl Details {
+    fn of_worker(worker: Option<u16>) -> Details {
+        Details { worker, ..Details::default() }
+    }
+
+    fn of_key(key: u64) -> Details {
+        Details { key: Some(key), ..Details::default() }
+    }
+
+    fn waited(waited: Duration, missing: Option<u64>) -> Details {
+        Details { waited: Some(waited), missing, ..Details::default() }
+    }
+
+    fn reason(reason: String) -> Details {
+        Details { reason: Some(reason), ..Details::default() }
+    }
+}
+
 /// An exception of `thc.errors` with its message and attributes.
-fn exception<'py>(
-    py: Python<'py>,
-    class: &str,
-    message: &str,
-    fill: impl FnOnce(&Bound<'py, PyDict>) -> PyResult<()>,
-) -> PyErr {
+fn exception(py: Python<'_>, class: &str, message: &str, details: Details) -> PyErr {
     let made = || {
-        let details = PyDict::new(py);
-        fill(&details)?;
-        let class = py.import("thc.errors")?.getattr(class)?;
-        let instance = class.call1((message,))?;
-        for (name, value) in details {
-            instance.setattr(name.cast_into::<pyo3::types::PyString>()?, value)?;
+        let made = py.import("thc.errors")?.getattr(class)?.call1((message,))?;
+        let Details { worker, missing, waited, reason, key } = details;
+        if let Some(worker) = worker {
+            made.setattr("worker", worker)?;
         }
-        PyResult::Ok(PyErr::from_value(instance))
+        if let Some(bits) = missing {
+            // Not as u8, whose vectors are `bytes` in Python.
+            made.setattr("missing", (0..64_u32).filter(|w| bits >> w & 1 == 1).collect::<Vec<_>>())?;
+        }
+        if let Some(waited) = waited {
+            made.setattr("waited", waited.as_secs_f64())?;
+        }
+        if let Some(reason) = reason {
+            made.setattr("reason", reason)?;
+        }
+        if let Some(key) = key {
+            made.setattr("key", key)?;
+        }
+        PyResult::Ok(PyErr::from_value(made))
     };
     made().unwrap_or_else(|error| error)
 }
 
 /// Something is wrong with what the user wrote.
 pub fn config(py: Python<'_>, message: &str) -> PyErr {
-    exception(py, "ConfigError", message, |_| Ok(()))
+    exception(py, "ConfigError", message, Details::default())
 }
 
 /// The group or server is not there any more.
 pub fn closed_error(py: Python<'_>, what: &str) -> PyErr {
-    exception(py, "ClosedError", &format!("this {what} has been closed, or was made before a fork"), |_| {
-        Ok(())
-    })
+    let message = format!("this {what} has been closed, or was made before a fork");
+    exception(py, "ClosedError", &message, Details::default())
 }
 
 /// The parameter server does not start.
 pub fn server(py: Python<'_>, message: &str) -> PyErr {
-    exception(py, "ServerError", message, |_| Ok(()))
+    exception(py, "ServerError", message, Details::default())
 }
 
 /// Every failure of asynchronous training.
@@ -55,138 +89,81 @@ pub fn model(py: Python<'_>, error: &thc_model::ModelError) -> PyErr {
         ModelError::Socket { .. } => "NetworkError",
         _ => "ModelError",
     };
-    exception(py, class, &error.to_string(), |_| Ok(()))
-}
-
-/// The numbers of a bitmap; not as u8, whose vectors are `bytes` in Python.
-fn numbers(bits: u64) -> Vec<u32> {
-    (0..64).filter(|w| bits >> w & 1 == 1).collect()
-}
-
-fn worker_number(worker: WorkerId) -> Option<u8> {
-    (worker != WorkerId::NONE).then_some(worker.0)
+    exception(py, class, &error.to_string(), Details::default())
 }
 
 /// Every failure that the worker library reports.
 pub fn worker(py: Python<'_>, error: &WorkerError) -> PyErr {
-    let message = error.to_string();
-    match error {
-        WorkerError::Join(error) => join(py, error, &message),
+    let mut message = error.to_string();
+    let (class, details) = match error {
+        WorkerError::Join(error) => join(error),
+        WorkerError::Session(error) => session(error),
         WorkerError::Call(CallError::NonFinite { worker }) => {
-            exception(py, "NonFiniteError", &message, |d| d.set_item("worker", worker.0))
+            ("NonFiniteError", Details::of_worker(Some(worker.0)))
         }
-        WorkerError::Call(CallError::Norm { partition, value }) => {
-            exception(py, "NormError", &message, |d| {
-                d.set_item("partition", partition)?;
-                d.set_item("value", value)
-            })
-        }
-        WorkerError::Session(error) => session(py, error, &message),
+        WorkerError::Call(CallError::Norm { .. }) => ("NonFiniteError", Details::default()),
         WorkerError::Silent(silence @ Silence { waited, joining, .. }) => {
-            let class = if *joining { "JoinSilentError" } else { "SilentError" };
             // The package does not bring the program that looks further.
-            let message = format!("{}: {}", silence.finding(), silence.check());
-            exception(py, class, &message, |d| d.set_item("waited", waited.as_secs_f64()))
+            message = format!("{}: {}", silence.finding(), silence.check());
+            (if *joining { "JoinError" } else { "SilentError" }, Details::waited(*waited, None))
         }
-        WorkerError::Plan { .. } | WorkerError::EmptySpan { .. } | WorkerError::NoTable { .. } => {
-            exception(py, "PlanError", &message, |_| Ok(()))
-        }
-        WorkerError::Differs { .. } => {
-            exception(py, "MismatchError", &message, |d| d.set_item("worker", py.None()))
-        }
-        WorkerError::PackedMemory { .. } => exception(py, "ConfigError", &message, |_| Ok(())),
-        WorkerError::Abandoned => exception(py, "SessionError", &message, |_| Ok(())),
-        WorkerError::GivenUp => exception(py, "GivenUpError", &message, |_| Ok(())),
-        WorkerError::Empty => exception(py, "EmptyError", &message, |_| Ok(())),
-        WorkerError::TooLong { length } => {
-            exception(py, "TooLongError", &message, |d| d.set_item("length", length))
-        }
-        WorkerError::FeedbackLength { key, before, now } => {
-            exception(py, "FeedbackLengthError", &message, |d| {
-                d.set_item("key", key)?;
-                d.set_item("before", before)?;
-                d.set_item("now", now)
-            })
-        }
-        WorkerError::FeedbackBusy { key } => {
-            exception(py, "FeedbackBusyError", &message, |d| d.set_item("key", key))
-        }
-        WorkerError::FeedbackState { key, .. } => {
-            exception(py, "FeedbackStateError", &message, |d| d.set_item("key", key))
-        }
-        WorkerError::Unusable { .. } => exception(py, "UnusableJobError", &message, |_| Ok(())),
-        WorkerError::Controller { url, .. } => {
-            exception(py, "ControllerError", &message, |d| d.set_item("url", url))
-        }
-        WorkerError::Io(_) => exception(py, "NetworkError", &message, |_| Ok(())),
-        WorkerError::Codec(_) => exception(py, "CodecError", &message, |_| Ok(())),
-        WorkerError::Panicked { .. } => exception(py, "PanickedError", &message, |_| Ok(())),
-        WorkerError::Closed => exception(py, "ClosedError", &message, |_| Ok(())),
-    }
+        WorkerError::FeedbackLength { key, .. }
+        | WorkerError::FeedbackBusy { key }
+        | WorkerError::FeedbackState { key, .. } => ("FeedbackError", Details::of_key(*key)),
+        WorkerError::Plan { .. }
+        | WorkerError::EmptySpan { .. }
+        | WorkerError::NoTable { .. }
+        | WorkerError::PackedMemory { .. }
+        | WorkerError::Empty
+        | WorkerError::TooLong { .. } => ("ConfigError", Details::default()),
+        WorkerError::Differs { .. } => ("MismatchError", Details::default()),
+        WorkerError::Abandoned | WorkerError::Codec(_) => ("SessionError", Details::default()),
+        WorkerError::GivenUp => ("LostError", Details::default()),
+        WorkerError::Unusable { .. } | WorkerError::Controller { .. } => ("JoinError", Details::default()),
+        WorkerError::Io(_) => ("NetworkError", Details::default()),
+        WorkerError::Panicked { .. } => ("PanickedError", Details::default()),
+        WorkerError::Closed => ("ClosedError", Details::default()),
+    };
+    exception(py, class, &message, details)
 }
 
-fn join(py: Python<'_>, error: &JoinError, message: &str) -> PyErr {
-    match error {
-        JoinError::Refused { reason, .. } => {
-            exception(py, "JoinRefusedError", message, |d| d.set_item("reason", reason.to_string()))
+fn join(error: &JoinError) -> (&'static str, Details) {
+    let details = match error {
+        JoinError::Workers { .. } => return ("ConfigError", Details::default()),
+        JoinError::Unusable { .. } => Details::default(),
+        JoinError::Refused { reason, .. } | JoinError::ShareRefused { reason, .. } => {
+            Details::reason(reason.to_string())
         }
-        JoinError::ShareRefused { reason, .. } => {
-            exception(py, "JoinRefusedError", message, |d| d.set_item("reason", reason.to_string()))
-        }
-        JoinError::Workers { .. } => exception(py, "ConfigError", message, |_| Ok(())),
-        JoinError::Unusable { .. } => exception(py, "UnusableJobError", message, |_| Ok(())),
-        JoinError::ShareDiffers { change, .. } => {
-            exception(py, "JoinRefusedError", message, |d| d.set_item("reason", change.to_string()))
-        }
-        JoinError::Silent { waited } | JoinError::ShareSilent { waited, .. } => {
-            exception(py, "JoinSilentError", message, |d| d.set_item("waited", waited.as_secs_f64()))
-        }
-        JoinError::MissingRacks { missing, waited, .. } => exception(py, "JoinMissingError", message, |d| {
-            d.set_item("missing", numbers(0))?;
-            d.set_item("missing_racks", numbers(*missing))?;
-            d.set_item("waited", waited.as_secs_f64())
-        }),
+        JoinError::ShareDiffers { change, .. } => Details::reason(change.to_string()),
+        JoinError::Silent { waited }
+        | JoinError::ShareSilent { waited, .. }
+        | JoinError::MissingRacks { waited, .. } => Details::waited(*waited, None),
         JoinError::Missing { missing, waited, .. } | JoinError::ShareMissing { missing, waited, .. } => {
-            exception(py, "JoinMissingError", message, |d| {
-                d.set_item("missing", numbers(*missing))?;
-                d.set_item("waited", waited.as_secs_f64())
-            })
+            Details::waited(*waited, Some(*missing))
         }
-    }
+    };
+    ("JoinError", details)
 }
 
-fn session(py: Python<'_>, error: &SessionError, message: &str) -> PyErr {
+fn session(error: &SessionError) -> (&'static str, Details) {
     match error {
         SessionError::Mismatch { who, .. } => {
             let worker = match who {
                 Who::Worker(worker) => Some(*worker),
                 Who::OfRack(_, worker) => *worker,
             };
-            exception(py, "MismatchError", message, |d| d.set_item("worker", worker.map(|worker| worker.0)))
+            ("MismatchError", Details::of_worker(worker.map(|worker| worker.0.into())))
         }
-        SessionError::Missing { missing, waited } => exception(py, "MissingError", message, |d| {
-            d.set_item("missing", numbers(*missing))?;
-            d.set_item("waited", waited.as_secs_f64())
-        }),
-        SessionError::Left { members, waited, .. } => exception(py, "MissingError", message, |d| {
-            d.set_item("missing", numbers(*members))?;
-            d.set_item("waited", waited.as_secs_f64())
-        }),
-        SessionError::MissingRacks { missing, waited } => exception(py, "MissingError", message, |d| {
-            d.set_item("missing", numbers(0))?;
-            d.set_item("missing_racks", numbers(*missing))?;
-            d.set_item("waited", waited.as_secs_f64())
-        }),
-        SessionError::Silent { waited } => {
-            exception(py, "SilentError", message, |d| d.set_item("waited", waited.as_secs_f64()))
+        SessionError::Missing { missing: members, waited } | SessionError::Left { members, waited, .. } => {
+            ("MissingError", Details::waited(*waited, Some(*members)))
         }
-        SessionError::NormLost { partition, .. } => {
-            exception(py, "NormLostError", message, |d| d.set_item("partition", partition))
-        }
-        SessionError::Overtaken { .. } => exception(py, "SessionError", message, |_| Ok(())),
+        SessionError::MissingRacks { waited, .. } => ("MissingError", Details::waited(*waited, None)),
+        SessionError::Silent { waited } => ("SilentError", Details::waited(*waited, None)),
+        SessionError::Overtaken { .. } => ("SessionError", Details::default()),
         SessionError::Reforming { worker } => {
-            exception(py, "ReformingError", message, |d| d.set_item("worker", worker_number(*worker)))
+            let worker = (*worker != WorkerId::NONE).then_some(worker.0);
+            ("LostError", Details::of_worker(worker.map(u16::from)))
         }
-        SessionError::Changed { .. } => exception(py, "ChangedError", message, |_| Ok(())),
+        SessionError::NormLost { .. } | SessionError::Changed { .. } => ("LostError", Details::default()),
     }
 }

@@ -25,8 +25,7 @@ mod _native {
 
     #[pymodule_export]
     use super::adapt::{
-        Accordion, ThresholdTable, adapt_fit, adapt_price, adapt_solve, adapt_thc_bytes, adapt_thc_nmse,
-        lookup_table,
+        ThresholdTable, adapt_fit, adapt_price, adapt_solve, adapt_thc_bytes, adapt_thc_nmse, lookup_table,
     };
     #[pymodule_export]
     use super::asynchronous::{Model, ModelServer, default_shard};

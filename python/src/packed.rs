@@ -143,8 +143,8 @@ impl PackedTensor {
         let sums = sums.iter().map(|memory| memory.get().lend()).collect::<PyResult<_>>()?;
         let tensor = thc_worker::PackedTensor { length, piece, norms, sums };
         let packed = group.work_with(py, |group| group.start_packed(tensor, call))?;
-        let (number, keys) = (packed.number(), packed.keys());
-        Ok(Packed { inner: Mutex::new(packed), number, keys })
+        let keys = packed.keys();
+        Ok(Packed { inner: Mutex::new(packed), keys })
     }
 }
 
@@ -152,7 +152,6 @@ impl PackedTensor {
 #[pyclass(module = "thc._native", frozen)]
 pub struct Packed {
     inner: Mutex<thc_worker::Packed>,
-    number: u64,
     keys: thc_worker::CallKeys,
 }
 
@@ -180,21 +179,10 @@ pub fn rows<'py, const N: usize>(
 
 #[pymethods]
 impl Packed {
-    /// The call's number in the session.
-    #[getter]
-    fn number(&self) -> u64 {
-        self.number
-    }
-
     /// What signs and roundings of its partitions derive from, and the stratum of the roundings.
     #[getter]
     fn keys(&self) -> (u64, u64, u32) {
         (self.keys.signs, self.keys.roundings, self.keys.stratum)
-    }
-
-    /// Whether the next of `numbers` or `receive` returns at once.
-    fn ready(&self, py: Python<'_>) -> bool {
-        self.work_with(py, |packed| packed.is_ready())
     }
 
     /// Waits for the norms: of each partition −M, scale, bias and step; and of RAW ones the power of two. All 0 if the norm is.

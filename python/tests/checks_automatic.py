@@ -1,11 +1,9 @@
-"""What nobody has to ask for: a server that is back is taken back; what `worth_it` measures leaves no trace."""
+"""A server that is back is taken back without being asked for."""
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable
-from typing import Any
 
 import rig
 import thc
@@ -18,7 +16,6 @@ from rig import (
     Messages,
     Weights,
     backward,
-    ddp,
     error_of,
     everywhere,
     exact_mean,
@@ -127,62 +124,3 @@ def check_two_models_and_a_backup_of_one_group_take_it_back() -> None:
     group.close()
     if server is not None:
         server.kill()
-
-
-def check_measuring_leaves_no_trace() -> None:
-    torch.manual_seed(5)
-    module = torch.nn.Sequential(torch.nn.Linear(30, 200), torch.nn.BatchNorm1d(200), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(200, 7))
-    optimizer = torch.optim.Adam(module.parameters(), 0.01)
-    data = torch.utils.data.TensorDataset(torch.randn(64, 30), torch.randint(0, 7, (64,)))
-    loader = torch.utils.data.DataLoader(data, 8, shuffle=True)
-
-    def loss(model: torch.nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
-        return torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
-
-    loss(module, next(iter(loader))).backward()
-    optimizer.step()
-
-    def trace() -> list[torch.Tensor]:
-        state = [value for own in optimizer.state.values() for value in own.values()]
-        return [*module.parameters(), *module.buffers(), *(p.grad for p in module.parameters()), *state, torch.get_rng_state()]
-
-    before = copy.deepcopy([each.detach() for each in trace()])
-    found = thc.torch.worth_it(module, loader, loss, join=thc.Join(timeout=20, join_timeout=20))
-    after = trace()
-    assert len(before) == len(after) and all(torch.equal(one, other) for one, other in zip(before, after))
-    assert found.compressed > 0 and found.plain > 0 and "a step takes" in str(found)
-    every: list[Any] = [None] * SIZE
-    rig.dist.all_gather_object(every, found)
-    assert every == [found] * SIZE, "all ranks have the same answer"
-
-
-def check_a_slow_way_is_seen() -> None:
-    """A rank that is slow to average without compression makes compression pay for all."""
-    from thc.torch.ranks.peers import Peers
-
-    begin_mean = Peers.begin_mean
-
-    def late(self: Any, *given: Any) -> Any:
-        time.sleep(0.15 if RANK == 0 else 0.0)
-        return begin_mean(self, *given)
-
-    model, batches = torch.nn.Linear(300, 300), [torch.randn(4, 300)]
-    Peers.begin_mean = late
-    try:
-        found = thc.torch.worth_it(ddp(model), batches, lambda model, batch: model(batch).square().mean(), join=thc.Join(timeout=20, join_timeout=20))
-    finally:
-        Peers.begin_mean = begin_mean
-    assert found.compresses and found.plain > 0.15, found
-
-
-def check_what_cannot_be_measured_says_why() -> None:
-    def loss(model: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:
-        return model(batch).square().mean()
-
-    for options, says in (({"io": "pigeons"}, "io"), ({"loader": []}, "no batch"), ({"adapt": thc.torch.Adapt()}, "adapt")):
-        try:
-            thc.torch.worth_it(torch.nn.Linear(300, 300), **rig.sort_options(**{"loader": [torch.randn(4, 300)], "loss": loss, **options}))
-        except thc.ConfigError as error:
-            assert says in str(error), error
-        else:
-            raise AssertionError(f"{options} was taken")

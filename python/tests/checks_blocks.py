@@ -14,7 +14,6 @@ from rig import (
     COMPRESSED,
     RANK,
     SIZE,
-    Messages,
     Weights,
     backward,
     ddp,
@@ -25,7 +24,6 @@ from rig import (
     server_of_all,
     wrap_model,
 )
-from thc import metrics
 from torch import nn
 
 torch.set_num_threads(1)
@@ -230,54 +228,6 @@ def check_half_precision_and_devices() -> None:
         assert short[0].dtype == torch.float16 and same_everywhere(short)
         assert error_of([short[0]], [mean_of(step)[0]]) < BOUND
     assert hook.device is not None and hook.device.where != "cpu"
-
-
-def opposed(step: int) -> list[torch.Tensor]:
-    """Gradients of which those of one parameter nearly cancel."""
-    mine = gradients(step)
-    same = gradients(step, SIZE)[3]
-    mine[3] = 1e-3 * mine[3] + (1 if RANK % 2 else -1) * same if RANK < SIZE // 2 * 2 else 1e-3 * mine[3]
-    return mine
-
-
-def check_the_guard_tells_what_compression_does_to_each_parameter() -> None:
-    """Of each bucket in its turn, what the exact mean says itself; and it names who is swamped, and what helps."""
-    with Messages() as messages:
-        for options in ({}, {"device": "torch"}, {"exclude": ["*.3"]}, {"over": "process-group"}):
-            messages.lines.clear()
-            model, hook = wrap_model(Weights(SIZES), ddp_options={"bucket_cap_mb": 25}, feedback=False, check_accuracy=2, **options)
-            for step in range(4):
-                before = dict(hook.accuracy)
-                mine = opposed(step)
-                means = backward(model, mine)
-                exact = []
-                for gradient in mine:
-                    total = gradient.double()
-                    dist.all_reduce(total)
-                    exact.append(total / SIZE)
-                assert step % 2 == 0 or hook.accuracy == before, step
-                if step % 2 == 0:
-                    assert set(hook.accuracy) == {f"weights.{index}" for index in range(len(SIZES))}
-                    for index, (mean, want) in enumerate(zip(means, exact)):
-                        nmse, error = hook.accuracy[f"weights.{index}"], error_of([mean], [want])
-                        assert abs(nmse - error) < 1e-3 * error + 1e-8, (options, step, index, nmse, error)
-            told = [line for line in messages.lines if "NMSE" in line]
-            assert len(told) == ("exclude" not in options), told
-            assert all("exclude=['weights.3'] sends it exactly" in line for line in told), told
-            assert hook.group.stats().nmse == hook.accuracy
-            assert 'thc_training_nmse{thc_job=' in metrics.text() and 'parameter="weights.0"' in metrics.text()
-        model, hook = wrap_model(Weights(SIZES), ddp_options={"bucket_cap_mb": 0.3}, feedback=False, check_accuracy=1)
-        for step in range(8):
-            backward(model, gradients(step))
-        assert len(hook.accuracy) == len(SIZES) and max(hook.accuracy.values()) < BOUND, hook.accuracy
-    for options, why in [({"check_accuracy": wrong}, "check_accuracy") for wrong in (0, -1, True, "often")] + [
-        ({"check_accuracy": 1, "server": {"policy": "best-effort"}}, "no exact mean")
-    ]:
-        try:
-            wrap_model(Weights((3_000,)), **options)
-            raise AssertionError(options)
-        except thc.ConfigError as error:
-            assert why in str(error)
 
 
 def check_a_loss_and_a_server_that_is_back() -> None:

@@ -90,7 +90,7 @@ class _Empty(torch.nn.Module):
 
 
 def check_parameters_of_no_coordinates() -> None:
-    for options in ({}, {"feedback": None}, {"over": "process-group"}, {"check_accuracy": 1}):
+    for options in ({}, {"feedback": None}, {"over": "process-group"}):
         model, hook = wrap_model(_Empty(), **options)
         for step in range(3):
             model.zero_grad()
@@ -263,7 +263,6 @@ def check_wrong_options_start_nothing() -> None:
             ({"device": "cuda0"}, thc.ConfigError, "device is 'cuda0'"),
             ({"warmupp": 3}, TypeError, "warmupp"),
             ({"exclude": ["head.weight"]}, thc.ConfigError, "exclude has 'head.weight', and no parameter of the model matches"),
-            ({"check_accuracy": 0}, thc.ConfigError, "check_accuracy is 0"),
             ({"only_if_faster": 3}, thc.ConfigError, "only_if_faster is 3"),
             ({"check_replicas": 0}, thc.ConfigError, "check_replicas is 0"),
         ]

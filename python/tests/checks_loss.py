@@ -32,7 +32,7 @@ from rig import (
     wrap_model,
 )
 from servers import ParameterServer
-from thc.torch.ranks.own_groups import time_out
+from thc.torch.ranks.peers import time_out
 
 
 def check_best_effort_with_loss_and_synchronization() -> None:
@@ -462,7 +462,7 @@ def check_a_rank_that_has_lost_the_server_is_not_taken_for_one_that_is_late() ->
         means = backward(model, gradients(step))
         assert same_everywhere(means) and error_of(means, exact_mean(step)) < 1e-12, step
     assert all(everywhere(hook.fallback_active)) and time.monotonic() - began < 30
-    assert RANK == SIZE - 1 or isinstance(hook.error, thc.GivenUpError), hook.error
+    assert RANK == SIZE - 1 or isinstance(hook.error, thc.LostError), hook.error
     group.close()
     if server is not None:
         server.kill()

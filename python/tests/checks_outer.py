@@ -139,8 +139,7 @@ def check_checkpoint() -> None:
     train(model, optimizer, 0, 10)
     saved = io.BytesIO()
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "outer": loop.state_dict()}, saved)
-    # The feedback of a group is no tensor: a checkpoint of one's own, not a stranger's.
-    state = torch.load(io.BytesIO(saved.getvalue()), weights_only=False)
+    state = torch.load(io.BytesIO(saved.getvalue()), weights_only=True)
     train(model, optimizer, 10, 20)
     again, other, second = begin()
     # Loading comes after making the loop, which copies rank 0's parameters.
@@ -151,6 +150,22 @@ def check_checkpoint() -> None:
     loop.finish()
     second.finish()
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters()))
+
+
+def check_error_feedback_of_each_part_is_kept_apart() -> None:
+    """Parts of equal length, of which each has lost something of its own."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64, bias=False), torch.nn.Linear(64, 64, bias=False))
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    loop = loop_of(model, optimizer, every=4, parts=2, delay=0)
+    for step in range(12):
+        optimizer.zero_grad()
+        model(torch.randn(8, 64, generator=torch.Generator().manual_seed(10 * step + RANK))).square().mean().backward()
+        optimizer.step()
+    kept = loop.state_dict()["feedback"]
+    assert len(kept) == 2 and {residual.numel() for residual in kept.values()} == {64 * 64}, kept.keys()
+    first, second = kept.values()
+    assert first.any() and second.any() and not torch.equal(first, second)
 
 
 def check_parameters_are_frozen_and_unfrozen() -> None:

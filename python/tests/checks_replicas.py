@@ -8,7 +8,7 @@ import thc
 import thc.torch
 import torch
 from rig import RANK, SIZE, Weights, backward, ddp, gradients, wrap_model
-from thc.torch.replicas.digests import CHUNK, digest
+from thc.torch.replicas import CHUNK, digest
 
 
 def check_digests() -> None:

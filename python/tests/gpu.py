@@ -25,12 +25,12 @@ NOTHING = "not run: no CUDA device"
 def plan(gpus: int) -> list[tuple[str, int, str]]:
     """Module, processes, backend."""
     if gpus == 0:
-        return [("checks_gpu", 2, "gloo"), ("checks_gpu_sharded", 2, "gloo"), ("checks_gpu_rails", 4, "gloo")]
+        return [("checks_gpu", 2, "gloo"), ("checks_gpu_rails", 4, "gloo")]
     if gpus == 1:
         # NCCL gives a GPU to one rank only.
-        return [("checks_gpu", 2, "gloo"), ("checks_gpu", 1, "nccl"), ("checks_gpu_sharded", 1, "nccl")]
+        return [("checks_gpu", 2, "gloo"), ("checks_gpu", 1, "nccl")]
     rails = [("checks_gpu_rails", 4, "nccl")] if gpus >= 4 else []
-    return [("checks_gpu", 2, "nccl"), ("checks_gpu", 2, "gloo"), ("checks_gpu_sharded", 4 if gpus >= 4 else 2, "nccl"), *rails]
+    return [("checks_gpu", 2, "nccl"), ("checks_gpu", 2, "gloo"), *rails]
 
 
 def bits() -> str:

@@ -6,9 +6,9 @@ import math
 
 import torch
 
+from thc.torch.device.call import Numbers
+from thc.torch.device.codec import Grid
 from thc.torch.device.cut import RAW_WORDS, Run
-from thc.torch.device.numbers import Numbers
-from thc.torch.device.tables import Grid
 from thc.torch.options import KERNELS
 
 __all__ = ["NAME", "compress", "decompress", "norms", "obstacle", "pack"]

@@ -304,7 +304,7 @@ def test_without_the_margin_a_rank_lacks_what_others_gave_up() -> None:
     world = World(2, 2, 2, frozenset(), False)
     for rank in world.ranks:
         rank.agreement.__class__ = Hasty
-    with pytest.raises((AssertionError, errors.LeftBehindError)):
+    with pytest.raises((AssertionError, errors.LostError)):
         explore(world)
 
 
@@ -331,7 +331,7 @@ def test_who_was_left_behind_by_a_quorum_is_told() -> None:
     machine.complete(0)
     machine.lose()
     machine.finish()
-    with pytest.raises(errors.LeftBehindError, match="quorum"):
+    with pytest.raises(errors.LostError, match="quorum"):
         machine.compare_rows([[0, 1], [1, 0]])
 
 

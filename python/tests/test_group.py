@@ -156,15 +156,15 @@ def test_error_feedback_goes_through_a_checkpoint(pair: list[thc.Group]) -> None
 def test_wrong_error_feedback(pair: list[thc.Group]) -> None:
     mine = arrays()
     run_together(*[lambda g=g, a=a: g.allreduce(a.copy(), feedback=3) for g, a in zip(pair, mine)])
-    with pytest.raises(thc.FeedbackLengthError, match="5000") as caught:
+    with pytest.raises(thc.FeedbackError, match="5000") as caught:
         pair[0].allreduce(np.ones(10, np.float32), feedback=3)
-    assert (caught.value.key, caught.value.before, caught.value.now) == (3, LENGTH, 10)
+    assert caught.value.key == 3
     (saved,) = pair[0].save_feedback().values()
-    with pytest.raises(thc.FeedbackStateError) as damaged:
+    with pytest.raises(thc.FeedbackError) as damaged:
         pair[0].restore_feedback({3: b"XXXX" + saved[4:]})
     assert damaged.value.key == 3
     handle = pair[0].allreduce_async(mine[0], feedback=3)
-    with pytest.raises(thc.FeedbackBusyError) as busy:
+    with pytest.raises(thc.FeedbackError) as busy:
         pair[0].allreduce_async(mine[0], feedback=3)
     assert busy.value.key == 3
     for use in (
@@ -172,7 +172,7 @@ def test_wrong_error_feedback(pair: list[thc.Group]) -> None:
         lambda: pair[0].restore_feedback({3: saved}),
         lambda: pair[0].reset_feedback(3),
     ):
-        with pytest.raises(thc.FeedbackBusyError):
+        with pytest.raises(thc.FeedbackError):
             use()
     run_together(lambda: pair[1].allreduce(mine[1], feedback=3), handle.wait)
     assert pair[0].save_feedback()[3] != saved
@@ -244,7 +244,7 @@ def test_arrays_that_cannot_be_reduced(pair: list[thc.Group]) -> None:
     frozen.flags.writeable = False
     with pytest.raises(ValueError, match="read-only"):
         group.allreduce(frozen)
-    with pytest.raises(thc.EmptyError):
+    with pytest.raises(thc.ConfigError):
         group.allreduce(np.ones(0, np.float32))
     with pytest.raises(thc.ConfigError, match="mode"):
         group.allreduce(np.ones(4, np.float32), mode="lossless")
@@ -253,9 +253,8 @@ def test_arrays_that_cannot_be_reduced(pair: list[thc.Group]) -> None:
 def test_an_array_of_2_32_coordinates_is_refused(pair: list[thc.Group], tmp_path: Any) -> None:
     # A file with a hole of 16 GiB: nothing of it is read before the refusal.
     huge = np.memmap(tmp_path / "huge", dtype=np.float32, mode="w+", shape=(1 << 32,))
-    with pytest.raises(thc.TooLongError) as caught:
+    with pytest.raises(thc.ConfigError, match=str(1 << 32)):
         pair[0].allreduce(huge)
-    assert caught.value.length == 1 << 32
 
 
 def test_a_closed_group(pair: list[thc.Group]) -> None:

@@ -29,8 +29,8 @@ def ones(length: int = 3000) -> Any:
 
 
 def test_every_exception_is_a_thc_error() -> None:
-    classes = [getattr(thc, name) for name in thc.__all__ if name.endswith("Error")]
-    assert len(classes) > 20
+    classes = [kind for name, kind in vars(thc).items() if name.endswith("Error")]
+    assert len(classes) > 15
     assert all(issubclass(each, thc.ThcError) for each in classes)
 
 
@@ -44,7 +44,7 @@ def test_every_exception_is_a_thc_error() -> None:
 )
 def test_join_refused(jobs: ParameterServer, arguments: dict[str, Any], says: str) -> None:
     given = {"job": 40, "worker": 0, "cookie": COOKIE, **arguments}
-    with pytest.raises(thc.JoinRefusedError) as caught:
+    with pytest.raises(thc.JoinError) as caught:
         thc.Group(jobs.address, given["job"], given["worker"], given["cookie"], join=thc.Join(join_timeout=5))
     assert says in caught.value.reason and caught.value.reason in str(caught.value)
     assert isinstance(caught.value, thc.JoinError)
@@ -53,13 +53,13 @@ def test_join_refused(jobs: ParameterServer, arguments: dict[str, Any], says: st
 def test_nobody_answers() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as deaf:
         deaf.bind(("127.0.0.1", 0))
-        with pytest.raises(thc.JoinSilentError) as caught:
+        with pytest.raises(thc.JoinError) as caught:
             thc.Group("127.0.0.1:%d" % deaf.getsockname()[1], cookie=1, join=thc.Join(join_timeout="300ms"))
     assert 0.3 <= caught.value.waited < 5
 
 
 def test_others_do_not_come(jobs: ParameterServer) -> None:
-    with pytest.raises(thc.JoinMissingError) as caught:
+    with pytest.raises(thc.JoinError) as caught:
         join(jobs, next(_next_job), 1, join_timeout=0.5)
     assert caught.value.missing == [0]
     assert caught.value.waited >= 0.5
@@ -138,7 +138,7 @@ def test_a_worker_restarts(jobs: ParameterServer) -> None:
     if isinstance(found[0], thc.MissingError):
         assert found[0].missing == [1], found[0]
     else:
-        assert isinstance(found[0], thc.ReformingError), found[0]
+        assert isinstance(found[0], thc.LostError), found[0]
         assert found[0].worker in (1, None)
     first.close()
 
@@ -150,7 +150,7 @@ def test_left_behind_by_a_quorum() -> None:
             groups[0].allreduce(ones(1 << 15))
         behind = outcomes(*[lambda: [groups[1].allreduce(ones(1 << 15)) for _ in range(4)]])[0]
         stats = groups[1].stats()
-        assert isinstance(behind, thc.LeftBehindError) or stats.stragglers > 0, behind
+        assert isinstance(behind, thc.SessionError) or stats.stragglers > 0, behind
         run_together(*[group.close for group in groups])
 
 
@@ -184,7 +184,7 @@ def test_the_job_is_unusable() -> None:
 
         teller = threading.Thread(target=welcome, daemon=True)
         teller.start()
-        with pytest.raises(thc.UnusableJobError):
+        with pytest.raises(thc.JoinError):
             thc.Group("127.0.0.1:%d" % server.getsockname()[1], cookie=COOKIE, join=thc.Join(join_timeout=5))
         teller.join(10)
 
@@ -193,9 +193,9 @@ def test_no_controller() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = "thc://127.0.0.1:%d/train" % closed.getsockname()[1]
-        with pytest.raises(thc.ControllerError, match="train") as caught:
+        with pytest.raises(thc.JoinError, match="train") as caught:
             thc.Group(url, join=thc.Join(join_timeout=0.5))
-    assert caught.value.url == url and isinstance(caught.value, thc.JoinError)
+    assert url in str(caught.value)
 
 
 def test_the_network_refuses() -> None:

@@ -28,6 +28,8 @@ def test_tiny_neighbours_share_a_block() -> None:
     assert sum(length for length, _ in spans) == sum(lengths) and len(spans) < 10
 
 
-def test_what_travels_beside_has_a_span_where_it_is_zeroed_and_none_where_it_is_left_out() -> None:
-    assert layout(3000, 500, 2000, aside=1).spans(1) == [(3000, 1), (500, 1), (2000, 1)]
-    assert layout(3000, 50_000, 2000, aside=1).spans(1) == [(3000, 1), (2000, 1)]
+def test_what_is_not_compressed_has_a_raw_span() -> None:
+    assert layout(3000, 500, 2000, aside=1).spans(1) == [(3000, 1), (500, "raw"), (2000, 1)]
+    both = Layout("test", [Segment("a", 0, 300, False), Segment("b", 300, 20, False), Segment("c", 320, 30, True)])
+    assert both.spans(1) == [(320, "raw"), (30, 1)]
+    assert both.feedback_places() == [("c", slice(320, 350))]

@@ -24,12 +24,12 @@ def test_a_step_is_computing_and_waiting(monkeypatch: pytest.MonkeyPatch) -> Non
     training = Training()
     timed = clock.Clock(training)
     timed.end_step()  # 1.0: the first step has no beginning
-    timed.note_production()  # 1.5
+    timed.produced = clock.time.perf_counter()  # 1.5
     timed.end_step()  # 2.0
     assert (training.steps, training.computing, training.waited) == (1, 0.5, 0.5)
     with timed.measure_wait():  # 2.25 to 3.0
         pass
-    timed.note_production()  # 3.5
+    timed.produced = clock.time.perf_counter()  # 3.5
     timed.end_step()  # 4.0
     assert (training.steps, training.computing, training.waited) == (2, 1.25, 1.75)
 

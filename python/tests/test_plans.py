@@ -82,7 +82,7 @@ def test_plans_that_fit_nothing_are_one_line(groups):
         ([(0, "raw"), (10, 1)], "lengths are at least 1"),
         ([(10, 256)], "ids 1 to 255"),
     ]:
-        with pytest.raises(thc.PlanError, match=says) as error:
+        with pytest.raises(thc.ConfigError, match=says) as error:
             groups[0].allreduce(array, plan=plan)
         assert "\n" not in str(error.value)
 

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import nn
 from torchft import DistributedDataParallel, Manager, Optimizer
 
-from thc.torch.replicas.digests import digest
+from thc.torch.replicas import digest
 from thc.torchft import ProcessGroupTHC
 
 

@@ -5,36 +5,13 @@
 """
 
 from thc._native import __version__ as __version__
-from thc.arguments import Plan
-from thc.asynchronous import Asynchronous, ModelServer, ModelSpec, Pulled, Pushed, Tensor
-from thc.errors import *  # noqa: F403 - the names are listed there
-from thc.errors import __all__ as _errors
-from thc.group import Group, Handle
-from thc.join import Join
-from thc.logs import log
-from thc.metrics import Metrics, serve_metrics
-from thc.server import Server
-from thc.stats import Job, Stats, Table, Training
-
-__all__ = [
-    "Asynchronous",
-    "Group",
-    "Handle",
-    "Job",
-    "Join",
-    "Metrics",
-    "ModelServer",
-    "ModelSpec",
-    "Plan",
-    "Pulled",
-    "Pushed",
-    "Server",
-    "Stats",
-    "Table",
-    "Tensor",
-    "Training",
-    "__version__",
-    "log",
-    "serve_metrics",
-    *_errors,
-]
+from thc.arguments import Plan as Plan
+from thc.asynchronous.model import Asynchronous as Asynchronous, ModelServer as ModelServer, ModelSpec as ModelSpec
+from thc.asynchronous.model import Pulled as Pulled, Pushed as Pushed, Tensor as Tensor
+from thc.errors import *  # noqa: F403 - all of them
+from thc.group import Group as Group, Handle as Handle
+from thc.join import Join as Join
+from thc.logs import log as log
+from thc.metrics import Metrics as Metrics, serve_metrics as serve_metrics
+from thc.server import Server as Server
+from thc.stats import Job as Job, Stats as Stats, Table as Table, Training as Training

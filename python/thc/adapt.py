@@ -3,9 +3,8 @@
 - :func:`layerwise`: for each layer one of several compressions, so that all together cost the least and lose no more than a
   bound (L-GreCo, MLSys 2024).
 - :func:`thc_error`, :func:`thc_bytes`: what a lookup table loses and costs, in closed form.
-- :class:`Accordion`: which layers are in a critical regime (Agarwal et al., MLSys 2021).
 - :func:`fit`: what a byte costs in time, by bucket.
-- :class:`ThresholdTable`: from which size on compression pays (SlimGC, section 3.3).
+- :class:`ThresholdTable`: the times of a warm-up, by size of tensor: from which size on compression pays (SlimGC, section 3.3).
 
 ``thc.torch.Compression(adapt=…)`` uses them while it trains.
 """
@@ -19,25 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thc import _native
-
-__all__ = [
-    "Accordion",
-    "Assignment",
-    "Fit",
-    "TableError",
-    "ThresholdRow",
-    "ThresholdTable",
-    "fit",
-    "layerwise",
-    "price",
-    "lane_bytes",
-    "thc_bytes",
-    "thc_error",
-]
-
-ETA = 0.5
-"""Accordion's η, as its authors suggest it."""
-
+from thc._native import ThresholdTable as ThresholdTable
 
 class Assignment(NamedTuple):
     """A choice for each layer."""
@@ -112,21 +93,6 @@ def thc_bytes(coordinates: int, bits: int | None, *, lane: int = 8, block: int =
     return _native.adapt_thc_bytes(coordinates, bits, lane, block)
 
 
-class Accordion:
-    """While a layer's gradient changes fast it is critical, and better compressed little."""
-
-    def __init__(self, eta: float = ETA) -> None:
-        self._native = _native.Accordion(eta)
-
-    def look(self, norms: Iterable[float]) -> list[bool]:
-        """Which layers are critical, from the norms of the gradients accumulated since the last look; at first all."""
-        return self._native.look([float(norm) for norm in norms])
-
-    def restart(self) -> None:
-        """All layers are critical at the next look, as after a change of the learning rate."""
-        self._native.restart()
-
-
 class Fit(NamedTuple):
     """A linear model of the seconds from the start of a step's first synchronization to the end of its last."""
 
@@ -140,53 +106,3 @@ class Fit(NamedTuple):
 def fit(steps: Iterable[tuple[Iterable[float], float]]) -> Fit:
     """The model of least squares through steps, each with the bytes of all its buckets and its seconds (L-GreCo, section 4)."""
     return Fit(*_native.adapt_fit([([float(each) for each in bytes], float(seconds)) for bytes, seconds in steps]))
-
-
-class ThresholdRow(NamedTuple):
-    """Tensors of one size; medians in seconds."""
-
-    size: int
-    raw: float
-    """t_c: not compressed."""
-    compressed: float
-    """t_c^q: on the network, compressed."""
-    processing: float
-    """t_p^q: compressing and decompressing."""
-
-    @property
-    def gain(self) -> float:
-        """Above 1 compression pays."""
-        return self.raw / max(self.compressed + self.processing, 1e-12)
-
-
-class ThresholdTable:
-    """Times of a warm-up, by size of tensor: from which size on compression pays."""
-
-    def __init__(self) -> None:
-        self._native = _native.ThresholdTable()
-
-    def record_raw(self, size: int, seconds: float) -> None:
-        """Notes that a tensor of ``size`` coordinates took so many seconds without compression."""
-        self._native.record_raw(size, seconds)
-
-    def record_compressed(self, size: int, seconds: float, processing: float) -> None:
-        """Notes that a compressed tensor took so many seconds on the network, and so many to be compressed and decompressed."""
-        self._native.record_compressed(size, seconds, processing)
-
-    def rows(self) -> list[ThresholdRow]:
-        """The sizes that were seen both ways, smallest first."""
-        return [ThresholdRow(*row) for row in self._native.rows()]
-
-    def threshold(self, before: int | None = None) -> int | None:
-        """The smallest size from which on gains are above 1; ``None`` if compression does not pay. ``before`` is the threshold known
-        before: a size stays on its side of that while its gain is near 1."""
-        return self._native.threshold(before)
-
-    def link_changed(self, size: int, seconds: float, share: float = 0.5) -> bool:
-        """Whether a raw tensor's time is off by more than ``share``, so that the link must be another one."""
-        return self._native.link_changed(size, seconds, share)
-
-    @staticmethod
-    def common_threshold(tables: Sequence[ThresholdTable], before: int | None = None) -> int | None:
-        """The threshold of a group: row by row its slowest member's times."""
-        return _native.ThresholdTable.common_threshold([table._native for table in tables], before)

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from thc.errors import PlanError
-
-__all__ = ["Array", "Plan", "as_f32", "feedback_key", "spans_of"]
+from thc.errors import ConfigError
 
 Plan = Sequence[tuple[int, int | str]]
 """Spans of an array, each with its length and the id of one of the job's tables, or ``"raw"``."""
@@ -44,9 +42,9 @@ def spans_of(plan: Plan) -> list[tuple[int, int | None]]:
     spans: list[tuple[int, int | None]] = []
     for length, choice in plan:
         if isinstance(choice, str) and choice != "raw":
-            raise PlanError(f'choice {choice!r}: give the id of one of the job\'s tables, or "raw"')
+            raise ConfigError(f'choice {choice!r}: give the id of one of the job\'s tables, or "raw"')
         number = None if isinstance(choice, str) else operator.index(choice)
         if operator.index(length) < 1 or (number is not None and not 0 <= number <= 255):
-            raise PlanError(f"span of {length} coordinates as {choice!r}: lengths are at least 1, ids 1 to 255")
+            raise ConfigError(f"span of {length} coordinates as {choice!r}: lengths are at least 1, ids 1 to 255")
         spans.append((operator.index(length), number))
     return spans

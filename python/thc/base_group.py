@@ -7,8 +7,6 @@ import atexit
 import contextlib
 import sys
 import weakref
-from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from thc.arguments import Array, Plan, feedback_key
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     from thc.stats import Training
     from thc.server import Server
     from thc.stats import Job, Stats, Table
-
-__all__ = ["BaseGroup", "Pending", "open_groups"]
 
 LINGER = 10.0
 """Seconds that an embedded parameter server waits at its end for workers that have not left yet."""
@@ -73,8 +69,6 @@ class BaseGroup(abc.ABC):
     """``"thc-paper"`` if calls keep error feedback and this worker rounds independently of others, as in the paper."""
     training: Training
     """What the steps of models were made of whose gradients this group averages, as hooks of :mod:`thc.torch` measure it."""
-    nmse: dict[str, float]
-    """By parameter, with ``check_accuracy``."""
     compresses_on: tuple[str, str] = ("cpu", "arrays of the CPU")
     """What compresses, and why: a hook of :mod:`thc.torch` may have found it better on a GPU. :meth:`stats` repeats it."""
     sums_in_lanes: bool = False
@@ -100,9 +94,9 @@ class BaseGroup(abc.ABC):
     def tables(self) -> list[Table]:
         """The job's lookup tables, which a plan may choose from; calls take the first that name none."""
 
-    @abc.abstractmethod
     def allreduce(self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None) -> Array:
         """Replaces the array by the mean over all workers, and returns it: see :meth:`thc.Group.allreduce`."""
+        return self.allreduce_async(array, mode, feedback, plan).wait()
 
     @abc.abstractmethod
     def allreduce_async(self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None) -> Pending:
@@ -112,15 +106,13 @@ class BaseGroup(abc.ABC):
     def stats(self) -> Stats:
         """Totals since the group was joined."""
 
-    @abc.abstractmethod
     def give_up(self) -> None:
-        """Gives the session up: see :meth:`thc.Group.give_up`."""
+        """Gives the session up: see :meth:`thc.Group.give_up`. Without a server there is none."""
 
-    @abc.abstractmethod
     def find_server(self, patience: float | str = 0.3) -> bool:
-        """Whether what adds up answers: see :meth:`thc.Group.find_server`."""
+        """Whether what adds up answers: see :meth:`thc.Group.find_server`. Without a server there is nothing that could be lost."""
+        return True
 
-    @abc.abstractmethod
     def rejoin(self) -> None:
         """Joins anew after the session has ended, as all workers must."""
 
@@ -132,7 +124,7 @@ class BaseGroup(abc.ABC):
     def save_feedback(self) -> dict[int, bytes]:
         """All error feedback of this worker, for a checkpoint: key to bytes.
 
-        Raises :exc:`~thc.FeedbackBusyError` while a call that keeps any is under way: wait for its handle first.
+        Raises :exc:`~thc.FeedbackError` while a call that keeps any is under way: wait for its handle first.
         """
         found: dict[int, bytes] = self._library.save_feedback()
         return found
@@ -140,23 +132,16 @@ class BaseGroup(abc.ABC):
     def restore_feedback(self, saved: dict[int, bytes]) -> None:
         """Restores what :meth:`save_feedback` returned.
 
-        Raises :exc:`~thc.FeedbackStateError` if something in it is damaged, :exc:`~thc.FeedbackBusyError` if an array
-        under a key of it is being reduced.
+        Raises :exc:`~thc.FeedbackError` if something in it is damaged, or if an array under a key of it is being reduced.
         """
         for key, state in saved.items():
             # The number of coordinates is the third field of its header.
             self._library.restore_feedback(key, int.from_bytes(state[8:16], "little"), state)
 
     def reset_feedback(self, key: int | str | None = None) -> None:
-        """Forgets the error feedback under this key, or all.
-
-        Raises :exc:`~thc.FeedbackBusyError` while it is in use by a call.
-        """
-        keys: Sequence[int | str] = list(self.save_feedback()) if key is None else [key]
-        for each in keys:
-            number = feedback_key(each)
-            assert number is not None
-            self._library.reset_feedback(number)
+        """Forgets the error feedback under this key, or all. Raises :exc:`~thc.FeedbackError` while it is in use by a call."""
+        for each in list(self.save_feedback()) if key is None else [feedback_key(key)]:
+            self._library.reset_feedback(each)
 
     def close(self) -> None:
         """Leaves the job. An embedded parameter server stops when all have left, ten seconds later at most, and at once where the
@@ -170,5 +155,5 @@ class BaseGroup(abc.ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -8,8 +8,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["available_cores", "is_bound", "threads_by_count", "threads_of_rank"]
-
 _CGROUPS = Path("/sys/fs/cgroup")
 
 

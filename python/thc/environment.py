@@ -10,8 +10,6 @@ from thc import _native
 from thc.cores import threads_by_count
 from thc.errors import ConfigError
 
-__all__ = ["fill_worker", "is_configured", "keys", "number", "threads", "world_size"]
-
 _NUMBERS = ("job", "worker", "seed", "threads", "recv_buffer", "send_buffer", "inject_seed")
 _TIMES = ("join_timeout", "timeout", "patience", "min_rto")
 _TEXTS = ("ps", "cookie", "method", "bind", "inject", "io", "controller_ca", "controller_cert", "controller_key")

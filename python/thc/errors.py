@@ -1,47 +1,6 @@
-"""What can go wrong, one exception for each failure. All are :class:`ThcError`."""
+"""What can go wrong: an exception for each kind of failure that a program may treat in its own way. All are :class:`ThcError`."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
-__all__ = [
-    "ChangedError",
-    "ClosedError",
-    "CodecError",
-    "ConfigError",
-    "ControllerError",
-    "EmptyError",
-    "FeedbackBusyError",
-    "FeedbackError",
-    "FeedbackLengthError",
-    "FeedbackStateError",
-    "GivenUpError",
-    "JoinError",
-    "JoinMissingError",
-    "JoinRefusedError",
-    "JoinSilentError",
-    "LeftBehindError",
-    "MismatchError",
-    "MissingError",
-    "ModelEmptyError",
-    "ModelError",
-    "ModelRefusedError",
-    "ModelSilentError",
-    "NetworkError",
-    "NonFiniteError",
-    "NormError",
-    "NormLostError",
-    "PanickedError",
-    "PlanError",
-    "ReformingError",
-    "ReplicasError",
-    "ServerError",
-    "SessionError",
-    "SilentError",
-    "ThcError",
-    "TooLongError",
-    "UnusableJobError",
-]
+from collections.abc import Sequence as _Sequence
 
 
 class ThcError(Exception):
@@ -49,7 +8,7 @@ class ThcError(Exception):
 
 
 class ConfigError(ThcError, ValueError):
-    """An option, a file or an environment variable is wrong."""
+    """An option, a file, an environment variable, a plan or an array is wrong."""
 
 
 class ClosedError(ThcError):
@@ -75,55 +34,22 @@ class ServerError(ThcError):
 
 
 class JoinError(ThcError):
-    """The group could not be joined."""
-
-
-class JoinRefusedError(JoinError):
-    """The parameter server says no: unknown job, wrong cookie, worker number taken or out of range."""
+    """The group could not be joined: no server or controller answers, it refuses, its job cannot be used, or workers are missing."""
 
     reason: str = ""
-    """Why, in its words."""
-
-
-class JoinSilentError(JoinError):
-    """No parameter server answers."""
-
+    """Why the server refuses, in its words."""
+    missing: _Sequence[int] = ()
+    """The workers that did not come."""
     waited: float = 0.0
     """Seconds."""
-
-
-class JoinMissingError(JoinError):
-    """The parameter server is there, but not all workers came."""
-
-    missing: Sequence[int] = ()
-    """The workers that did not."""
-    waited: float = 0.0
-    """Seconds."""
-
-
-class ControllerError(JoinError):
-    """The controller refuses, or is not there."""
-
-    url: str = ""
-    """The job at the controller."""
 
 
 class NonFiniteError(ThcError):
-    """A worker's array holds a NaN or an infinity. The call failed on all workers alike, the array is
+    """A worker's array holds a NaN or an infinity, or a packet with its norm was damaged. The call failed on all workers alike, the array is
     unchanged, and the group goes on."""
 
-    worker: int = 0
+    worker: int | None = None
     """The worker whose array it is, the highest number if there are several."""
-
-
-class NormError(ThcError):
-    """The largest norm of an array's part is none that a worker may send, so a packet was damaged on the way. The call
-    failed on all workers alike, the array is unchanged, and the group goes on."""
-
-    partition: int = 0
-    """Which part."""
-    value: int = 0
-    """The bits that came."""
 
 
 class PanickedError(ThcError):
@@ -133,102 +59,39 @@ class PanickedError(ThcError):
 class SessionError(ThcError):
     """The session is over: all workers must :meth:`thc.Group.rejoin`. The array may be partly overwritten."""
 
+    worker: int | None = None
+    """The worker that ended it, if it is known."""
+
 
 class MismatchError(SessionError):
-    """The workers called different all-reduces: another length, mode, key or order."""
-
-    worker: int = 0
-    """The worker whose call differed from that of the others."""
+    """The workers called different all-reduces: another length, mode, key or order. ``worker`` is the one whose call differed."""
 
 
-class MissingError(SessionError):
-    """The parameter server answers, but some workers do not send."""
+class LostError(SessionError):
+    """The parameter server is lost, or this worker is: the server was configured anew, a worker has restarted, :meth:`thc.Group.give_up` was called."""
 
-    missing: Sequence[int] = ()
-    """The workers that do not."""
+    missing: _Sequence[int] = ()
+    """The workers that do not send."""
     waited: float = 0.0
     """Seconds without progress."""
 
 
-class SilentError(SessionError):
+class MissingError(LostError):
+    """The parameter server answers, but some workers do not send."""
+
+
+class SilentError(LostError):
     """The parameter server does not answer any more."""
-
-    waited: float = 0.0
-    """Seconds without an answer."""
-
-
-class GivenUpError(SessionError):
-    """:meth:`thc.Group.give_up` was called."""
-
-
-class LeftBehindError(SessionError):
-    """This rank lacks what the others have discarded already, and cannot follow."""
-
-
-class ChangedError(SessionError):
-    """The parameter server was restarted with another configuration of the job."""
-
-
-class NormLostError(SessionError):
-    """The largest norm came back below this worker's own, so a packet was damaged on the way."""
-
-    partition: int = 0
-    """Which part of the array."""
-
-
-class CodecError(SessionError):
-    """The transform or the quantizer refuses its numbers."""
-
-
-class ReformingError(SessionError):
-    """A worker has restarted, so the session has ended."""
-
-    worker: int | None
-    """The worker, if it is known."""
-
-
-class EmptyError(ThcError, ValueError):
-    """The array has no coordinates."""
-
-
-class PlanError(ThcError, ValueError):
-    """The plan is none for this array, or names a table that the job does not have."""
-
-
-class TooLongError(ThcError, ValueError):
-    """The array has 2^32 coordinates or more."""
-
-    length: int = 0
 
 
 class FeedbackError(ThcError, ValueError):
-    """Something about a key of error feedback."""
+    """An array under a key of error feedback had another length before, or is still being reduced; or saved error feedback is damaged or does not fit."""
 
     key: int = 0
 
 
-class FeedbackLengthError(FeedbackError):
-    """An array under this key had another length before."""
-
-    before: int = 0
-    now: int = 0
-
-
-class FeedbackBusyError(FeedbackError):
-    """An array under this key is still being reduced: wait for its handle before its error feedback is used, saved,
-    restored or reset."""
-
-
-class FeedbackStateError(FeedbackError):
-    """Saved error feedback does not fit, or is damaged."""
-
-
-class UnusableJobError(ThcError):
-    """The parameter server offers a job that this worker cannot use."""
-
-
 class NetworkError(ThcError, OSError):
-    """The operating system refuses a socket or a packet."""
+    """The operating system refuses a socket or a packet, or a process group fails."""
 
 
 class ModelError(ThcError):
@@ -236,7 +99,7 @@ class ModelError(ThcError):
 
 
 class ModelEmptyError(ModelError):
-    """Nobody has given the model its first value, or its server has restarted and keeps no state."""
+    """No worker has given the model its first value, or its server has restarted and keeps no state."""
 
 
 class ModelRefusedError(ModelError):

@@ -20,8 +20,6 @@ from thc.join import OWN_SERVER, Join
 from thc.stats import Job, Stats, Table, Training
 from thc.server import Server
 
-__all__ = ["Group", "Handle", "Plan"]
-
 
 class Handle(Pending):
     """An all-reduce under way, from :meth:`Group.allreduce_async`."""
@@ -94,10 +92,6 @@ class Group(BaseGroup):
             keys = {"job": 1, "worker": 0, "cookie": os.environ.get("THC_COOKIE"), **keys}
             if keys["cookie"] is None:
                 raise ConfigError("cookie is missing: give the job's cookie, or set THC_COOKIE")
-        if not 0 <= keys.get("job", 0) < 1 << 16:
-            raise ConfigError(f"job is {keys['job']}: jobs have the numbers 0 to 65535")
-        if not 0 <= keys.get("worker", 0) < 64:
-            raise ConfigError(f"worker is {keys['worker']}: workers have the numbers 0 to 63")
         threads = environment.threads() if threads is None else threads
         self._native = _native.Group(json.dumps({**keys, **({} if threads is None else {"threads": threads})}, default=os.fspath))
         self.ps: str = keys["ps"]
@@ -106,7 +100,6 @@ class Group(BaseGroup):
         self.job_number: int = told["job"]
         self.worker: int = told["worker"]
         self.workers: int = told["workers"]
-        self.nmse = {}
         self.training = Training()
         _open.add(self)
 
@@ -200,13 +193,7 @@ class Group(BaseGroup):
         """The job's lookup tables, which a plan may choose from; calls take the first that name none."""
         return [Table(**table) for table in self._native.parameters()["tables"]]
 
-    def allreduce(
-        self,
-        array: Array,
-        mode: str = "compressed",
-        feedback: int | str | None = None,
-        plan: Plan | None = None,
-    ) -> Array:
+    def allreduce(self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None) -> Array:
         """Replaces the array by the mean over all workers, and returns it.
 
         All workers must call with the same length, ``mode`` and ``feedback``, in the same order. ``mode`` is
@@ -220,7 +207,7 @@ class Group(BaseGroup):
         workers must give the same plan. A span that goes raw takes its error feedback along and leaves none, so plans may
         change from call to call. A span is padded to whole packets, by fewer than 1024 coordinates.
 
-        Raises :exc:`~thc.PlanError` if the plan is none for this array or this job,
+        Raises :exc:`~thc.ConfigError` if the plan is none for this array or this job,
         :exc:`~thc.NonFiniteError` on all workers alike if one has a NaN, :exc:`~thc.SessionError` if the
         group must :meth:`rejoin`. Whatever it raises, error feedback is as before the call.
         """
@@ -231,13 +218,7 @@ class Group(BaseGroup):
             array[...] = data
         return array
 
-    def allreduce_async(
-        self,
-        array: Array,
-        mode: str = "compressed",
-        feedback: int | str | None = None,
-        plan: Plan | None = None,
-    ) -> Handle:
+    def allreduce_async(self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None) -> Handle:
         """Starts an all-reduce of a copy of the array; several may be under way, and they complete in their
         order. The handle's ``wait`` writes the mean into the array."""
         data = as_f32(array)
@@ -255,10 +236,10 @@ class Group(BaseGroup):
     def stats(self) -> Stats:
         """Totals since the group was joined."""
         device, why = self.compresses_on
-        return Stats(**self._native.stats(), device=device, why=why, **self.training.totals(), nmse=dict(self.nmse))
+        return Stats(**self._native.stats(), device=device, why=why, **self.training.totals())
 
     def give_up(self) -> None:
-        """Gives the session up: all calls under way, on whatever threads, and all later ones raise :exc:`~thc.GivenUpError` until
+        """Gives the session up: all calls under way, on whatever threads, and all later ones raise :exc:`~thc.LostError` until
         :meth:`rejoin`. It waits for nothing."""
         self._native.give_up()
 

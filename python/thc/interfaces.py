@@ -14,8 +14,6 @@ from typing import Any
 
 from thc.errors import ConfigError
 
-__all__ = ["VARIABLES", "bind_option", "chosen_address", "is_loopback"]
-
 VARIABLES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 """The variables that name interfaces, the first one that is set counts."""
 

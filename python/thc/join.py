@@ -10,8 +10,6 @@ from typing import Any, Literal
 from thc.errors import ConfigError
 from thc.job_options import JobOptions
 
-__all__ = ["OWN_SERVER", "Join", "OptionSet"]
-
 OWN_SERVER = ("server", "address", "port", "colocated")
 """Fields of a server that the workers run themselves."""
 

@@ -27,8 +27,6 @@ except ImportError as error:
 
 import thc.torch as thc_torch
 
-__all__ = ["THCStrategy"]
-
 _KEY = "thc"
 """The key in a checkpoint."""
 

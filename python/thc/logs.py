@@ -9,8 +9,6 @@ import sys
 from thc import _native
 from thc.errors import ConfigError
 
-__all__ = ["announce", "log"]
-
 LEVELS = {"off": logging.CRITICAL + 1, "error": logging.ERROR, "warn": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG, "trace": logging.DEBUG}
 _logger = logging.getLogger("thc")
 

@@ -13,8 +13,6 @@ from thc.errors import ConfigError
 from thc.base_group import BaseGroup, open_groups
 from thc.stats import Stats, Training
 
-__all__ = ["Metrics", "serve_metrics"]
-
 TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 Read = Callable[[Stats, Training], float]
@@ -48,13 +46,6 @@ def _lines(groups: list[tuple[BaseGroup, Stats]]) -> Iterator[str]:
             # All digits: a rate is a difference of two large numbers.
             value = repr(float(read(stats, group.training))).replace("inf", "+Inf").replace("nan", "NaN")
             yield f'{name}{"_total" if kind == "counter" else ""}{{thc_job="{group.job_number}",worker="{group.worker}"}} {value}\n'
-    if any(stats.nmse for _, stats in groups):
-        yield "# TYPE thc_training_nmse gauge\n# HELP thc_training_nmse error of a parameter's mean over its size, squared, when it was checked last\n"
-    for group, stats in groups:
-        for name, nmse in stats.nmse.items():
-            escaped = name.replace("\\", r"\\").replace('"', r"\"")
-            value = f"{nmse:.9g}".replace("inf", "+Inf")
-            yield f'thc_training_nmse{{thc_job="{group.job_number}",worker="{group.worker}",parameter="{escaped}"}} {value}\n'
     yield "# EOF\n"
 
 

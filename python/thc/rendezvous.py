@@ -20,8 +20,6 @@ from thc.interfaces import chosen_address, is_loopback
 from thc.join import Join
 from thc.server import Server
 
-__all__ = ["Gather", "Meeting", "Store", "addresses_among", "data_address", "meet", "this_host"]
-
 _groups = itertools.count()
 """Every rank makes its local groups in the same order: so the count tells them apart."""
 

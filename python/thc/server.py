@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from thc import _native
@@ -13,8 +12,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from thc.job_options import JobOptions
-
-__all__ = ["Server"]
 
 
 class Server:
@@ -82,7 +79,5 @@ class Server:
     def __enter__(self) -> Server:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from thc import _native
 
-__all__ = ["Job", "Stats", "Training"]
-
-_LATEST = {"device", "why", "nmse", *(name for name, _, kind, _ in _native.group_metrics() if kind == "gauge")}
+_LATEST = {"device", "why", *(name for name, _, kind, _ in _native.group_metrics() if kind == "gauge")}
 """Fields of :class:`Stats` that are no totals."""
 
 
@@ -70,13 +67,11 @@ class Stats:
     :mod:`thc.torch`."""
     waited: float = 0.0
     """Seconds that steps waited for gradients."""
-    nmse: Mapping[str, float] = field(default_factory=dict)
-    """With ``check_accuracy``: of each parameter's mean, when it was compared with the exact one last."""
 
     @classmethod
     def without_packets(cls, **known: Any) -> Stats:
         """Totals of a group without packets: what is not given is 0."""
-        return cls(**{**{each.name: 0 for each in fields(cls) if each.default is each.default_factory}, **known})
+        return cls(**{**{each.name: 0 for each in fields(cls) if each.default is MISSING}, **known})
 
     @property
     def communication(self) -> float:
@@ -170,6 +165,11 @@ class Job:
     """log2 of the coordinates that are transformed together."""
     shards: int
     """Ports that share the slots."""
+
+    @classmethod
+    def without_server(cls, workers: int, *, bits: int, granularity: int, lane: int, block: int = 13) -> Job:
+        """What a group without a server has in place of a job."""
+        return cls(workers, workers, "reliable", 0.0, bits, granularity, lane, lane, slots=0, norm_slots=0, block=block, shards=1)
 
 
 class Training:

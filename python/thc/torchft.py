@@ -17,7 +17,6 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from thc.errors import ConfigError, ThcError
 
@@ -30,11 +29,10 @@ except ImportError as error:
 # Refuses a torch that is too old.
 import thc.torch
 from thc.torch.backend.process_group import ThcProcessGroup
+from thc.torch.backend.sums import FutureWork
 
-__all__ = ["ProcessGroupTHC"]
 
-
-class _ManagedWork(dist._Work):
+class _ManagedWork(FutureWork):
     """An all-reduce whose error is the group's and fails the step. When a work itself fails, torchft 0.2 ends the process in place of the step."""
 
     def __init__(self, work: Any, tensors: list[torch.Tensor], errors: list[Exception]) -> None:
@@ -67,15 +65,6 @@ class _ManagedWork(dist._Work):
         # torchft takes a future whose work is over for one that is fulfilled.
         self._future.wait()
         return not self._failed
-
-    def get_future(self) -> Any:
-        return self._future
-
-    def is_completed(self) -> bool:
-        return bool(self._future.done())
-
-    def synchronize(self) -> None:
-        self.wait()
 
 
 def _spoil(tensors: list[torch.Tensor]) -> None:

@@ -26,8 +26,6 @@ except ImportError as error:
 import thc.torch as thc_torch
 from thc.torch.names import unwrapped
 
-__all__ = ["THCCallback"]
-
 
 _FILE = "thc.pt"
 """The file in a checkpoint's folder."""

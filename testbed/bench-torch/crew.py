@@ -53,7 +53,7 @@ def _tables(workers: int) -> str:
     """Those of a job whose hooks choose."""
     if find_spec("thc") is None or find_spec("torch") is None:
         return ""
-    from thc.torch.adapt.tables import tables_for
+    from thc.torch.parts.tables import tables_for
 
     return ", ".join("{ " + table.replace("=", " = ") + " }" for table in tables_for(workers))
 

@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,6 @@ import numpy.typing as npt
 
 from thc import _native
 from thc.errors import ConfigError
-
-__all__ = ["Asynchronous", "ModelServer", "ModelSpec", "Pulled", "Pushed", "Tensor"]
 
 Vector = npt.NDArray[np.float32]
 
@@ -276,9 +273,7 @@ class Asynchronous:
     def __enter__(self) -> Asynchronous:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -324,7 +319,5 @@ class ModelServer:
     def __enter__(self) -> ModelServer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

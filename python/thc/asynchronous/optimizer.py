@@ -3,19 +3,57 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 
-from thc.asynchronous.flat import Flat
 from thc.asynchronous.model import Asynchronous, Pulled, Pushed, Tensor, Vector
 from thc.errors import ConfigError, ModelEmptyError, ThcError
 from thc.group import Group
 
-__all__ = ["AsynchronousSGD", "coordinates", "tensors"]
+
+class Flat:
+    """One vector with a place for each of ``tensors``. For tensors of a GPU there is one on the GPU as well, and the one of
+    the host is pinned: however many tensors there are, one copy crosses the bus."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        length = sum(tensor.numel() for tensor in tensors)
+        device = tensors[0].device if tensors else torch.device("cpu")
+        self._host = torch.zeros(length, dtype=torch.float32, device="cpu", pin_memory=device.type == "cuda")
+        self._near = self._host if device.type == "cpu" else torch.zeros(length, dtype=torch.float32, device=device)
+        parts = self._near.split([tensor.numel() for tensor in tensors]) if tensors else ()
+        self._views = [part.view_as(tensor) for part, tensor in zip(parts, tensors)]
+        self.array: npt.NDArray[np.float32] = self._host.numpy()
+        """The vector, in host memory."""
+
+    def gather(self, tensors: Sequence[Tensor | None]) -> None:
+        """Fills it; the place of what is ``None`` gets zeros."""
+        with torch.no_grad():
+            for view, tensor in zip(self._views, tensors):
+                if tensor is None:
+                    view.zero_()
+                else:
+                    view.copy_(tensor.to_dense() if tensor.is_sparse else tensor)
+            if self._near is not self._host:
+                self._host.copy_(self._near)
+
+    def scatter(self, tensors: Sequence[Tensor]) -> None:
+        """Brings its numbers into the tensors."""
+        with torch.no_grad():
+            if self._near is not self._host:
+                self._near.copy_(self._host, non_blocking=True)
+            for view, tensor in zip(self._views, tensors):
+                tensor.copy_(view)
+
+    def is_finite(self) -> bool:
+        """Whether all of it is."""
+        return bool(torch.isfinite(self._host.sum())) or bool(torch.isfinite(self._host).all())
+
 
 Closure = Callable[[], Any]
 log = logging.getLogger("thc.torch")
@@ -32,20 +70,13 @@ class AsynchronousSGD(Optimizer):
             loss(module, next(batches)).backward()
             optimizer.step()
 
-    A gradient with a NaN or an infinity is not pushed
-    (:attr:`skipped`). The parameters hold what was pulled, which is rounded; :meth:`settle` and :meth:`export_into` bring the
-    numbers themselves.
+    Making it gives the model its first value, if it has none, and takes over the server's parameters. The parameters hold what was pulled, which is
+    rounded; :meth:`settle` and :meth:`export_into` bring the numbers themselves. The learning rate is the model's; a scheduler may scale it (all groups
+    alike). Buffers and parameters that need no gradient stay each worker's own. A gradient with a NaN or an infinity is not pushed.
 
-    Making it gives the model its first value, if it has none, and takes over the server's parameters. The learning
-    rate is the model's; a scheduler may scale it (all groups alike). Buffers of the module, such as BatchNorm's running
-    means, and parameters that need no gradient stay each worker's own. A parameter without a gradient in a step counts as one
-    whose gradient is zero: momentum, Adam and ``l1``, ``l2``, ``bounds`` act on it.
-
-    With correction (SVRG) ``step`` needs a closure that computes the loss of one batch and its gradients, as
-    those of PyTorch do: it is called at the pulled parameters and at the snapshot. And the optimizer needs ``full``, a closure
-    of the same kind for all samples of this worker's part, called once per epoch, and ``group``, a :class:`thc.Group` that
-    averages over the workers, whose parts must have equal sizes. Modules that draw random numbers (dropout) or whose loss
-    of one sample depends on others (BatchNorm) have no such difference: train them without.
+    With correction (SVRG) ``step`` needs a closure that computes the loss of one batch and its gradients, and the optimizer needs ``full``, a closure
+    of the same kind for all samples of this worker's part, called once per epoch, and ``group``, a :class:`thc.Group` that averages over the workers,
+    whose parts must have equal sizes (docs/asynchronous.md).
     """
 
     def __init__(

@@ -25,9 +25,7 @@ from thc.base_group import BaseGroup, Pending, _open
 from thc.stats import Job, Stats, Table, Training
 from thc.torch.options import Compression
 from thc.torch.ranks.gathering import gather_objects
-from thc.torch.ranks.own_groups import OwnGroups, backend_on, borrow
-
-__all__ = ["CollectiveGroup"]
+from thc.torch.ranks.peers import OwnGroups, backend_on, borrow
 
 _seeds = itertools.count(1)
 """Seeds of the groups of this process: ranks make groups in the same order."""
@@ -96,7 +94,6 @@ class CollectiveGroup(BaseGroup):
         self.worker, self.workers, on_gpus = self._place(process_group)
         self.ps, self.job_number = "the process group", 0
         self.training = Training()
-        self.nmse = {}
         lane, block, seed = compression.lane or 8, compression.block or 13, compression.seed
         if (1 << lane) - 1 < self.workers:
             raise errors.ConfigError(f"lanes of {lane} bits do not hold sums of {self.workers} ranks: give a wider lane")
@@ -149,33 +146,13 @@ class CollectiveGroup(BaseGroup):
     @property
     def job(self) -> Job:
         first = self.tables[0]
-        return Job(
-            workers=self.workers,
-            quorum=self.workers,
-            policy="reliable",
-            deadline=0.0,
-            bits=first.bits,
-            granularity=first.granularity,
-            lane=first.lane,
-            down=first.lane,
-            slots=0,
-            norm_slots=0,
-            block=self._block,
-            shards=1,
-        )
+        return Job.without_server(self.workers, bits=first.bits, granularity=first.granularity, lane=first.lane, block=self._block)
 
     @property
     def tables(self) -> list[Table]:
         return [Table(**table) for table in self._codec.tables()]
 
-    def allreduce(
-        self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
-    ) -> Array:
-        return self.allreduce_async(array, mode, feedback, plan).wait()
-
-    def allreduce_async(
-        self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None
-    ) -> Pending:
+    def allreduce_async(self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None) -> Pending:
         if self._closed:
             raise errors.ClosedError("the group has been closed")
         if mode not in ("compressed", "raw"):
@@ -262,14 +239,10 @@ class CollectiveGroup(BaseGroup):
         device, why = self.compresses_on
         totals = self._totals
         known = {name: totals[name] for name in ("calls", "failed", "coordinates")} | dict.fromkeys(("bytes_up", "bytes_down"), totals["bytes"])
-        return Stats.without_packets(**known, device=device, why=why, **self.training.totals(), nmse=dict(self.nmse))
+        return Stats.without_packets(**known, device=device, why=why, **self.training.totals())
 
     def rejoin(self) -> None:
         raise errors.ConfigError("sums that the process group adds up have no session to join anew: make the process group anew")
-
-    def find_server(self, patience: float | str = 0.3) -> bool:
-        """There is no server that could be lost."""
-        return True
 
     @property
     def _library(self) -> Any:

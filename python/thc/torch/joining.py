@@ -20,15 +20,13 @@ from thc.errors import ConfigError
 from thc.group import Group
 from thc.join import Join
 from thc.rendezvous import this_host
-from thc.torch.adapt.tables import lanes_for, tables_for
+from thc.torch.parts.tables import lanes_for, tables_for
 from thc.torch.collective import CollectiveGroup
 from thc.torch.hosts.rails import hosts_of, rails as make_rails
 from thc.torch.options import Compression
 from thc.torch.ranks.gathering import Gather, gather_objects
 from thc.torch.ranks.lone import LoneGroup
-from thc.torch.ranks.own_groups import time_out
-
-__all__ = ["OF_A_RANK", "begin_alike", "check_joining", "compare_options", "enter", "join_ranks", "names_server", "options_of", "scope_of", "threads_of"]
+from thc.torch.ranks.peers import time_out
 
 _named: weakref.WeakValueDictionary[tuple[int, int, str | None, int | None], BaseGroup] = weakref.WeakValueDictionary()
 """The groups of servers that are named, by this process's rank, how much higher the job's number is, and what names them: each can be joined only

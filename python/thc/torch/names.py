@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["clean_name", "named_parameters", "unwrapped"]
-
 _WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.")
 """What `torch.compile` and activation checkpointing put into names."""
 

@@ -10,11 +10,9 @@ from thc import _native
 from thc.base_group import BaseGroup
 from thc.errors import ConfigError
 from thc.join import OptionSet
-from thc.torch.adapt.options import Adapt
-from thc.torch.ranks.exchange import tells
+from thc.torch.parts.plan import Adapt
+from thc.torch.ranks.gathering import tells
 from thc.torch.ranks.lone import LoneGroup
-
-__all__ = ["IN_FLIGHT", "KERNELS", "Compression", "Options"]
 
 KERNELS = {"triton": "thc.torch.device.compiled"}
 """What compresses gradients where they are, by the name of the option ``device``: the name of a module. Tests add one."""
@@ -25,7 +23,7 @@ IN_FLIGHT = 3
 LEAST = 28
 """Steps from one comparison of ``only_if_faster`` to the next, at least."""
 
-_BOUNDS = {"bits": (1, 8), "lane": (4, 16), "block": (10, 20), "threads": (1, None), "warmup": (0, None), "min_size": (0, None), "check_accuracy": (1, None)}
+_BOUNDS = {"bits": (1, 8), "lane": (4, 16), "block": (10, 20), "threads": (1, None), "warmup": (0, None), "min_size": (0, None)}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -45,7 +43,6 @@ class Compression(OptionSet):
     - ``warmup``: so many first steps are averaged without compression.
     - ``min_size``: parameters of fewer coordinates are not compressed.
     - ``adapt``: chooses while training whether and how each tensor is compressed: a :class:`thc.torch.Adapt`.
-    - ``check_accuracy``: every so many steps one bucket is averaged exactly, too, for :attr:`Hook.accuracy` and a warning.
     - ``only_if_faster``: compares steps with compression and without, and takes what is faster; a number compares again after as many steps.
     """
 
@@ -60,7 +57,6 @@ class Compression(OptionSet):
     warmup: int = 0
     min_size: int = 0
     adapt: Adapt | None = None
-    check_accuracy: int | None = None
     only_if_faster: bool | int = False
 
     def __post_init__(self) -> None:
@@ -120,7 +116,7 @@ class Options(Compression):
         found = {each.name: getattr(compression, each.name) for each in fields(Compression)}
         if isinstance(group, LoneGroup):
             # There is nothing that could be lost, chosen or compared.
-            found |= {"method": "default", "feedback": False, "adapt": None, "check_accuracy": None, "only_if_faster": False}
+            found |= {"method": "default", "feedback": False, "adapt": None, "only_if_faster": False}
         if found["feedback"] is None:
             needed = compression.adapt is not None or not tells(group) or {compression.method, group.method} != {"default"}
             found["feedback"] = needed if feedback is None else feedback

@@ -8,8 +8,6 @@ import torch
 
 from thc.errors import ConfigError
 
-__all__ = ["OLDEST", "check_release"]
-
 OLDEST = (2, 4)
 
 

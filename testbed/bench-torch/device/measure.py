@@ -80,8 +80,8 @@ def kernels(device: Any, made: Any, coordinates: int = SPACE, times: int = 20) -
     by piece as what is compressed goes to the host."""
     import thc
     import torch
-    from thc.torch.device import DeviceCodec
-    from thc.torch.device.numbers import Numbers
+    from thc.torch.device.codec import DeviceCodec
+    from thc.torch.device.call import Numbers
 
     found = []
     generator = torch.Generator(device).manual_seed(1)
@@ -165,7 +165,7 @@ def calls(device: Any, made: Any, coordinates: int, times: int = 10) -> Timed:
     """A whole all-reduce of a worker alone over loopback, a server in this process beside it, against the library's with copies."""
     import thc
     import torch
-    from thc.torch.device import DeviceCodec
+    from thc.torch.device.codec import DeviceCodec
 
     x = torch.randn(coordinates, device=device)
     staging = torch.empty(coordinates, pin_memory=device.type == "cuda")

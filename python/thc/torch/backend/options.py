@@ -14,8 +14,6 @@ import torch.distributed as dist
 from thc.errors import ConfigError
 from thc.torch.options import Compression
 
-__all__ = ["VARIABLES", "Options", "exact"]
-
 VARIABLES = {name: f"THC_BACKEND_{name.upper()}" for name in ("lane", "bits", "block", "min_size", "everywhere")}
 """The environment variable of each option."""
 

@@ -12,14 +12,30 @@ import torch.distributed as dist
 from thc import environment
 from thc.errors import ConfigError
 from thc.stats import Stats
-from thc.torch.backend.beneath import register_backends
 from thc.torch.backend.options import Options, exact
-from thc.torch.backend.sums import DTYPES, Sums
-from thc.torch.backend.work import JointWork, work_that_ends
-
-__all__ = ["ThcProcessGroup"]
+from thc.torch.backend.sums import DTYPES, JointWork, Sums, gloo, work_that_ends
 
 log = logging.getLogger("thc.torch")
+
+
+def _register_backends(groups: list[Any], store: Any, rank: int, size: int, timeout: timedelta, nccl_options: Any = None) -> None:
+    """Gives process groups gloo for the CPU and, where there is a GPU, NCCL for it; without NCCL gloo has tensors of the GPU, too."""
+    kinds = dist.ProcessGroup.BackendType
+    on_host = gloo(dist.PrefixStore("gloo", store), rank, size, timeout)
+    found = [(torch.device("cpu"), kinds.GLOO, on_host)]
+    if torch.cuda.is_available():
+        if dist.is_nccl_available():
+            options = nccl_options or dist.ProcessGroupNCCL.Options()
+            options._timeout = timeout
+            nccl = dist.ProcessGroupNCCL(dist.PrefixStore("nccl", store), rank, size, options)
+            found.append((torch.device("cuda"), kinds.NCCL, nccl))
+        else:
+            found.append((torch.device("cuda"), kinds.GLOO, on_host))
+    for group in groups:
+        for device, kind, backend in found:
+            group._register_backend(device, kind, backend)
+        # As torch chooses for "cpu:gloo,cuda:nccl": a barrier is one of the GPU where there is one.
+        group._set_default_backend(found[-1][1])
 
 
 class ThcProcessGroup(dist.ProcessGroup):
@@ -42,7 +58,7 @@ class ThcProcessGroup(dist.ProcessGroup):
         self._store, self._timeout = store, timeout
         # Caller through a group of its own come to gloo and NCCL without coming here again.
         self._beneath = dist.ProcessGroup(store, rank, size)
-        register_backends([self, self._beneath], store, rank, size, timeout, nccl_options)
+        _register_backends([self, self._beneath], store, rank, size, timeout, nccl_options)
         self._compare_options()
         if (1 << (self._options.compression.lane or 8)) - 1 < size:
             raise ConfigError(f"lanes of {self._options.compression.lane} bits do not hold sums of {size} ranks: give a wider lane")

@@ -2,54 +2,63 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
 from thc import errors
 from thc.base_group import BaseGroup
-from thc.torch.compression.accuracy import Accuracy
-from thc.torch.engine.bucket import Bucket, PendingCalls
 from thc.torch.compression.feedback import FeedbackStore
-from thc.torch.compression.layout import Layout, scatter
+from thc.torch.compression.layout import Layout
+from thc.torch.engine.bucket import Bucket, Over, Way, wait_for_calls
 from thc.torch.options import Options
 
-__all__ = ["Compressor", "HostCompressor"]
+
+@dataclass(eq=False)
+class Task:
+    """A bucket in a compressor."""
+
+    bucket: Bucket
+    data: Any = None
+    """The bucket where it is compressed."""
+    calls: list[Any] = field(default_factory=list)
+    began: float = 0.0
+    landed: float = 0.0
+    """When its calls began and were over."""
 
 
 class Compressor(Protocol):
     """How buckets travel. All ranks have the same ones and give them the same buckets in the same order.
 
-    A bucket goes through :meth:`fetch` and :meth:`submit` on the pipeline's sequencer and through :meth:`store` on its store thread, where
-    that of an earlier bucket may still be running while the sequencer fetches a later one.
+    The pipeline's sequencer calls :meth:`submit`, its store thread :meth:`finish`, where that of an earlier bucket may still be running while the
+    sequencer submits a later one.
     """
 
     queues: bool
-    """Whether :meth:`store` must be called for one bucket after the other, on the store thread alone."""
+    """Whether :meth:`finish` must be called for one bucket after the other, on the store thread alone."""
 
     def must_be_alone(self, bucket: Bucket) -> bool:
-        """Whether nothing else may be under way when the bucket is fetched and submitted."""
+        """Whether nothing else may be under way when the bucket is submitted."""
 
-    def fetch(self, bucket: Bucket) -> Any:
-        """Brings the bucket to where it is compressed; the buffer stays as it is."""
+    def submit(self, task: Task, step: int, wait: bool) -> None:
+        """Brings the bucket to where it is compressed, and begins its calls. With ``wait`` they are over on return, which saves copies. Errors of
+        calls are for :meth:`finish` to raise."""
 
-    def submit(self, bucket: Bucket, fetched: Any, step: int, wait: bool) -> PendingCalls:
-        """Begins the bucket's calls. With ``wait`` they are over on return, which saves copies. Errors of calls are for :meth:`store`
-        to tell."""
-
-    def store(self, bucket: Bucket, fetched: Any, pending: PendingCalls) -> bool:
+    def finish(self, task: Task) -> bool:
         """Waits for the calls, and puts the mean into the bucket's buffer: NaNs if some rank's gradients were not finite. Whether all
         were. Raises what a call raised."""
 
-    def stand_in(self, bucket: Bucket, error: errors.ThcError) -> tuple[Any, PendingCalls] | None:
-        """In place of :meth:`fetch` and :meth:`submit` on a rank that has lost the server: what others wait for, without a call; :meth:`store` raises
-        the error. Nothing where a bucket needs nobody."""
+    def stand_in(self, task: Task, error: errors.ThcError) -> bool:
+        """In place of :meth:`submit` on a rank that has lost the server: does what other ranks wait for, without a call, and :meth:`finish` raises the
+        error. False where no other rank waits."""
 
     def gather(self, end: int | None = None) -> None:
-        """On the sequencer: completes the buffers of buckets up to this one, exclusive, or of all that have been stored."""
+        """On the sequencer: completes the buffers of buckets up to this one, exclusive, or of all that have been finished."""
 
     def first_apart(self) -> int | None:
-        """The first bucket that has been stored and waits for :meth:`gather`."""
+        """The first bucket that has been finished and waits for :meth:`gather`."""
 
 
 class HostCompressor:
@@ -60,24 +69,62 @@ class HostCompressor:
     def __init__(self, group: BaseGroup, options: Options) -> None:
         self._group, self._options = group, options
         self.feedback = FeedbackStore(group)
-        self._accuracy = Accuracy(options.check_accuracy, group) if options.check_accuracy is not None else None
+        tables = group.tables
+        self._table = tables[0].id if tables else 0
         self._fetching: Any = None
         self._storing: Any = None
 
     def must_be_alone(self, bucket: Bucket) -> bool:
         return bool(self._options.feedback) and not self.feedback.is_settled(bucket.layout)
 
-    # Between the bucket's memory and what the library works on.
+    def submit(self, task: Task, step: int, wait: bool) -> None:
+        bucket, layout = task.bucket, task.bucket.layout
+        task.data = self._fetch(bucket)
+        task.began = time.perf_counter()
+        if step < self._options.warmup or not layout.compresses:
+            self._call(task, wait, mode="raw")
+        elif bucket.way is None:
+            self._call(task, wait, feedback=self._key(layout) if self._options.feedback else None, plan=layout.spans(self._table))
+        elif not bucket.way.alone:
+            self._call(task, wait, feedback=self._key(layout) if self._options.feedback else None, plan=bucket.way.spans)
+        else:
+            self._call_alone(task, bucket.way)
 
-    def fetch(self, bucket: Bucket) -> torch.Tensor:
+    def finish(self, task: Task) -> bool:
+        finite, bucket, data = wait_for_calls(task.calls), task.bucket, task.data
+        if not finite:
+            data.fill_(float("nan"))
+        if data is bucket.buffer:
+            return finite
+        if bucket.ready is None:
+            bucket.buffer.copy_(data)
+            return finite
+        with torch.cuda.device(bucket.buffer.device):
+            # Not the stream of fetching: a later bucket may be on it.
+            self._storing = self._storing or torch.cuda.Stream()
+            with torch.cuda.stream(self._storing):
+                bucket.buffer.copy_(data, non_blocking=True)
+            # The staging memory is used again, by the next step at the earliest.
+            self._storing.synchronize()
+        return finite
+
+    def stand_in(self, task: Task, error: errors.ThcError) -> bool:
+        return False
+
+    def gather(self, end: int | None = None) -> None:
+        pass
+
+    def first_apart(self) -> int | None:
+        return None
+
+    def _fetch(self, bucket: Bucket) -> torch.Tensor:
         """The bucket as f32 on the CPU: itself if it is that."""
         buffer = bucket.buffer
         if buffer.device.type == "cpu" and buffer.dtype == torch.float32:
             return buffer
         staging = bucket.layout.staging(buffer.device)
         if bucket.ready is None:
-            staging.copy_(buffer)
-            return staging
+            return staging.copy_(buffer)
         with torch.cuda.device(buffer.device):
             self._fetching = self._fetching or torch.cuda.Stream()
             with torch.cuda.stream(self._fetching):
@@ -87,86 +134,29 @@ class HostCompressor:
             self._fetching.synchronize()
         return staging
 
-    def store(self, bucket: Bucket, fetched: torch.Tensor, pending: PendingCalls) -> bool:
-        finite = pending.wait()
-        if not finite:
-            fetched.fill_(float("nan"))
-        if fetched is bucket.buffer:
-            return finite
-        if bucket.ready is None:
-            bucket.buffer.copy_(fetched)
-            return finite
-        with torch.cuda.device(bucket.buffer.device):
-            # Not the stream of fetching: a later bucket may be on it.
-            self._storing = self._storing or torch.cuda.Stream()
-            with torch.cuda.stream(self._storing):
-                bucket.buffer.copy_(fetched, non_blocking=True)
-            # The staging memory is used again, by the next step at the earliest.
-            self._storing.synchronize()
-        return finite
+    def _call(self, task: Task, wait: bool, data: torch.Tensor | None = None, **options: Any) -> None:
+        """Begins a call of a bucket, or of a part of it, or makes it."""
+        try:
+            handle = self._begin(task.data if data is None else data, wait, **options)
+        except errors.ThcError as error:
+            handle = Over(error)
+        task.calls.append(handle)
 
-    def stand_in(self, bucket: Bucket, error: errors.ThcError) -> tuple[Any, PendingCalls] | None:
-        return None
+    def _begin(self, data: torch.Tensor, wait: bool, **options: Any) -> Any:
+        """Begins an all-reduce. Options are those of :meth:`thc.Group.allreduce`."""
+        if not wait:
+            return self._group.allreduce_async(data.numpy(), **options)
+        self._group.allreduce(data.numpy(), **options)
+        return Over()
 
-    def gather(self, end: int | None = None) -> None:
-        pass
+    def _call_alone(self, task: Task, way: Way) -> None:
+        """Makes several calls, one after the other, and measures how long each takes."""
+        for call in way.alone:
+            computed, started = self._group.stats().compression, time.perf_counter()
+            self._call(task, True, task.data[call.place], feedback=self._key(call.layout) if self._options.feedback else None, plan=call.spans)
+            way.seconds.append((time.perf_counter() - started, self._group.stats().compression - computed))
 
-    def first_apart(self) -> int | None:
-        return None
-
-    # Caller.
-
-    def submit(self, bucket: Bucket, fetched: torch.Tensor, step: int, wait: bool) -> PendingCalls:
-        pending, layout = PendingCalls(), bucket.layout
-        exact = self._exactly(pending, bucket, fetched, step)
-        if step < self._options.warmup or not layout.kept:
-            self.call(pending, fetched, wait, mode="raw")
-        elif bucket.sender is not None:
-            bucket.sender.send(self, pending, bucket, fetched, step, wait)
-        else:
-            self._submit_compressed(pending, layout, fetched, wait)
-        if exact is not None and self._accuracy is not None:
-            accuracy, beside = self._accuracy, exact
-            pending.afterwards.append(lambda: accuracy.compare(layout, step, fetched, beside))
-        return pending
-
-    def _exactly(self, pending: PendingCalls, bucket: Bucket, fetched: torch.Tensor, step: int) -> torch.Tensor | None:
-        """Begins the call of a bucket's exact mean, if it is to be checked."""
-        if self._accuracy is None or not self._accuracy.is_due(step, bucket.index):
-            return None
-        if step < self._options.warmup or (bucket.sender is not None and bucket.sender.is_trial):
-            return None
-        exact = fetched.detach().to(torch.float32, copy=True)
-        self.call(pending, exact, False, plan=self._accuracy.plan(bucket.layout))
-        return exact
-
-    def call(self, pending: PendingCalls, data: torch.Tensor, wait: bool, **options: Any) -> None:
-        work = self._group.allreduce if wait else self._group.allreduce_async
-        pending.call(lambda: work(data.numpy(), **options), wait)
-
-    def _submit_compressed(self, pending: PendingCalls, layout: Layout, data: torch.Tensor, wait: bool) -> None:
-        key = self.key(layout)
-        if not layout.aside:
-            self._send(pending, layout, data, wait, key)
-            return
-        aside = torch.cat([data[place] for place in layout.aside])
-        self.call(pending, aside, False, mode="raw")
-        if layout.gathers:
-            kept = torch.cat([data[place] for place in layout.kept])
-            self._send(pending, layout, kept, wait, key)
-            pending.afterwards.append(lambda: scatter(kept, data, layout.kept))
-        else:
-            for place in layout.aside:
-                data[place] = 0.0
-            self._send(pending, layout, data, wait, key)
-        pending.afterwards.append(lambda: scatter(aside, data, layout.aside))
-
-    def _send(self, pending: PendingCalls, layout: Layout, data: torch.Tensor, wait: bool, key: int | None) -> None:
-        self.call(pending, data, wait, feedback=key, plan=layout.spans(self._group.tables[0].id))
-
-    def key(self, layout: Layout) -> int | None:
+    def _key(self, layout: Layout) -> int:
         """Under which the bucket's error feedback is kept."""
-        if not self._options.feedback:
-            return None
         self.feedback.settle(layout)
         return layout.key

@@ -10,14 +10,12 @@ import torch
 
 from thc.torch.compression.layout import Layout
 
-__all__ = ["FeedbackStore"]
-
-_HEADER = struct.Struct("<4sIQ")
+HEADER = struct.Struct("<4sIQ")
 """The header of saved error feedback: THCF, version 1, number of coordinates."""
 
 
 def _unpack(saved: bytes) -> np.ndarray[Any, np.dtype[np.float32]]:
-    return np.frombuffer(saved, dtype="<f4", offset=_HEADER.size)
+    return np.frombuffer(saved, dtype="<f4", offset=HEADER.size)
 
 
 class Keeper(Protocol):
@@ -64,11 +62,9 @@ class FeedbackStore:
             self._take_all()
         if any(name in self._aside for name, _ in places):
             # Header and coordinates in one piece: these are as large as the gradient, so copies count.
-            saved = np.zeros(_HEADER.size // 4 + layout.sent_length, dtype="<f4")
-            saved.view(np.uint8)[: _HEADER.size] = np.frombuffer(
-                _HEADER.pack(b"THCF", 1, layout.sent_length), dtype=np.uint8
-            )
-            merged = saved[_HEADER.size // 4 :]
+            saved = np.zeros(HEADER.size // 4 + layout.length, dtype="<f4")
+            saved.view(np.uint8)[: HEADER.size] = np.frombuffer(HEADER.pack(b"THCF", 1, layout.length), dtype=np.uint8)
+            merged = saved[HEADER.size // 4 :]
             for name, place in places:
                 found = self._aside.pop(name, None)
                 if found is not None and found.size == place.stop - place.start:

@@ -1,33 +1,96 @@
-"""What takes buckets to the others: chosen when the first of them comes, by where its gradients are."""
+"""What takes buckets to the other ranks: chosen once, when the first of them comes, by where its gradients are."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
 
+import torch
+
+from thc import errors
 from thc.base_group import BaseGroup
 from thc.logs import announce
-from thc.torch.engine.bucket import Bucket
 from thc.torch.collective import CollectiveGroup
 from thc.torch.compression.compressor import Compressor, HostCompressor
-from thc.torch.device.choice import Choice, choose
 from thc.torch.device.codec import DeviceCodec
 from thc.torch.device.compressor import DeviceCompressor
 from thc.torch.device.lanes import LanesCodec
-from thc.torch.options import IN_FLIGHT, Options
-from thc.torch.engine.part import EnginePart
-from thc.torch.ranks.peers import Peers
+from thc.torch.engine.bucket import Bucket
 from thc.torch.hosts.rail_compressor import RailCompressor
 from thc.torch.hosts.rails import RailGroup
+from thc.torch.options import IN_FLIGHT, KERNELS, Options
+from thc.torch.parts.part import Part
+from thc.torch.ranks.lone import LoneGroup
+from thc.torch.ranks.peers import Peers
 
-__all__ = ["CompressorSelector"]
 
+@dataclass(frozen=True)
+class Choice:
+    """What the option ``device`` has come to for a device."""
+
+    where: str
+    """``"cpu"`` or ``"triton"``: by the library on the CPU, or where the gradients are, by kernels in Triton."""
+    why: str
+    kernels: ModuleType | None = None
+    """What computes, if it is not the library."""
+
+
+ON_CPU = Choice("cpu", "gradients are on the CPU")
+"""Where those compress that copy gradients to the CPU themselves."""
+
+
+def _obstacle(group: BaseGroup, device: torch.device, options: Options, reasons: Sequence[str]) -> str:
+    """Why only the library can do what a job and options ask for, if so."""
+    job = group.job
+    if isinstance(group, CollectiveGroup) and group.words_on(device) is None:
+        return "the process group adds nothing up on a GPU: initialize it with NCCL"
+    if reasons:
+        return reasons[0]
+    if options.feedback and (job.policy != "reliable" or job.quorum < job.workers):
+        return "the job may lose packets, and then the library keeps what error feedback is made of until results are in"
+    return ""
+
+
+def _kernels(where: str, device: torch.device) -> tuple[ModuleType | None, str]:
+    """What computes so, or why it cannot."""
+    try:
+        found = importlib.import_module(KERNELS[where])
+    except ImportError as error:
+        return None, f"Triton cannot be imported ({error})"
+    obstacle: str = found.obstacle(device)
+    return (None, obstacle) if obstacle else (found, "")
+
+
+def choose(group: BaseGroup, device: torch.device, options: Options, reasons: Sequence[str] = ()) -> Choice:
+    """Where buckets on a device are compressed; ``reasons`` are those of an engine's parts for the host. Raises
+    :exc:`thc.ConfigError` if that is asked for and impossible."""
+    wanted = options.device
+    if isinstance(group, LoneGroup):
+        return Choice("cpu", "one rank has nothing to compress")
+    if wanted == "cpu":
+        return Choice("cpu", 'device is "cpu"')
+    if wanted == "auto" and device.type == "cpu":
+        return ON_CPU
+    if wanted == "auto" and device.type != "cuda":
+        return Choice("cpu", f"there are no kernels for gradients on {device}")
+    where = "triton" if wanted == "auto" else wanted
+    obstacle, kernels = _obstacle(group, device, options, reasons), None
+    if not obstacle:
+        kernels, obstacle = _kernels(where, device)
+    if kernels is not None:
+        return Choice(where, f"gradients are on {device}" if wanted == "auto" else f'device is "{wanted}"', kernels)
+    if wanted != "auto":
+        raise errors.ConfigError(f'device is "{wanted}", but {obstacle}: leave device out')
+    return Choice("cpu", obstacle)
 
 
 class CompressorSelector:
     """The compressor of a group. Before the first bucket it is the host's, which has what a checkpoint brings."""
 
     def __init__(
-        self, group: BaseGroup, options: Options, peers: Peers, meanwhile: Callable[[], None], choice: Choice | None = None, parts: Sequence[EnginePart] = ()
+        self, group: BaseGroup, options: Options, peers: Peers, meanwhile: Callable[[], None], choice: Choice | None = None, parts: Sequence[Part] = ()
     ) -> None:
         """While ranks of this host are waited for, ``meanwhile`` is called now and then. With a ``choice`` of the host that is where buckets are
         compressed, whatever comes; ``parts`` may have reasons for it, too."""
@@ -41,7 +104,7 @@ class CompressorSelector:
         """Where gradients are compressed, and why there."""
 
     def choose(self, bucket: Bucket) -> Compressor:
-        """What takes a bucket to the others. The first one decides for all: they are on one device."""
+        """What takes all buckets to the other ranks, now that the first one has come: they are on one device."""
         if self.choice is None:
             device = bucket.buffer.device
             made = self._check_alike(choose(self._group, device, self._options, [part.host_reason for part in self._parts if part.host_reason]))

@@ -16,8 +16,6 @@ from thc.torch.engine.bucket import Bucket, Promise, is_dense
 from thc.torch.names import named_parameters
 from thc.torch.options import Options
 
-__all__ = ["Buckets", "Passes", "check_one_device"]
-
 log = logging.getLogger("thc.torch")
 
 
@@ -46,22 +44,23 @@ class Buckets:
         self._devices: set[str] = set()
         """Where buckets have come from."""
 
-    def make(self, given: Any, index: int, is_last: bool, promise: Promise, keeps: bool, one_call: bool) -> Bucket:
-        """The bucket that DDP has given to the hook, of this number. With ``keeps`` its gradients can be restored; with ``one_call`` what is not compressed travels
-        in the same call with what is."""
+    def make(self, given: Any, index: int, is_last: bool, promise: Promise, keeps: bool) -> Bucket:
+        """The bucket that DDP has given to the hook, of this number. With ``keeps`` its gradients can be restored."""
         buffer, parameters = given.buffer(), given.parameters()
         self._devices.add(str(buffer.device))
-        check_one_device(self._devices)
-        layout = self._layout(parameters, given.gradients(), one_call)
+        if len(self._devices) > 1:
+            check_one_device(self._devices)
+        layout = self.layouts.get(tuple(map(id, parameters))) or self._lay_out(parameters, given.gradients())
         copy = None
         if keeps and not (self._keeps_gradients and Bucket.keeps_gradients(parameters, buffer)):
             copy = self._copy(given.index(), buffer)
-        return _with_event(Bucket(index, is_last, buffer, parameters, layout, promise, copy))
+        bucket = Bucket(index, is_last, buffer, parameters, layout, promise, copy)
+        return bucket.record_ready() if buffer.is_cuda else bucket
 
     def end(self, index: int, promise: Promise) -> Bucket:
         """A bucket of a single number, which ends a step whose last bucket DDP may have left out."""
         layout = Layout(f"{self._scope}.end", [Segment("end", 0, 1, False)])
-        return _with_event(Bucket(index, True, torch.zeros(1, device=next(iter(self._devices))), [], layout, promise, None))
+        return Bucket(index, True, torch.zeros(1, device=next(iter(self._devices))), [], layout, promise, None).record_ready()
 
     def compresses(self, name: str, size: int) -> bool:
         """Whether the options let a parameter be compressed."""
@@ -106,22 +105,19 @@ class Buckets:
             found = self._copies[index] = torch.empty_like(buffer)
         return found.copy_(buffer.detach())
 
-    def _layout(self, parameters: list[torch.nn.Parameter], gradients: list[torch.Tensor], one_call: bool) -> Layout:
-        identity = tuple(id(parameter) for parameter in parameters)
-        layout = self.layouts.get(identity)
-        if layout is None:
-            segments = []
-            offset = 0
-            for parameter, gradient in zip(parameters, gradients):
-                name = self._names.setdefault(id(parameter), f"p{len(self._names)}")
-                length = gradient.numel()
-                exact = not self.compresses(name, length)
-                segments.append(Segment(name, offset, length, one_call or not exact, exact, _order_of(parameter)))
-                offset += length
-            # DDP makes other buckets: what was for the old ones may go.
-            for old in self.layouts.values():
-                old.forget_staging()
-            layout = self.layouts[identity] = Layout(self._scope, segments)
+    def _lay_out(self, parameters: list[torch.nn.Parameter], gradients: list[torch.Tensor]) -> Layout:
+        """The layout of a bucket of these parameters, of which there was none before."""
+        segments = []
+        offset = 0
+        for parameter, gradient in zip(parameters, gradients):
+            name = self._names.setdefault(id(parameter), f"p{len(self._names)}")
+            length = gradient.numel()
+            segments.append(Segment(name, offset, length, self.compresses(name, length), _order_of(parameter)))
+            offset += length
+        # DDP makes other buckets: what was for the old ones may go.
+        for old in self.layouts.values():
+            old.forget_staging()
+        layout = self.layouts[tuple(map(id, parameters))] = Layout(self._scope, segments)
         return layout
 
 
@@ -129,14 +125,6 @@ def _order_of(parameter: torch.Tensor) -> str:
     """The order of a parameter's coordinates in a bucket, if it is not the usual one."""
     plain = parameter.is_contiguous() or not is_dense(parameter)
     return "" if plain else f" in the order of strides {tuple(parameter.stride())}"
-
-
-def _with_event(bucket: Bucket) -> Bucket:
-    """The bucket, with the event after which its gradients are there."""
-    if bucket.buffer.device.type == "cuda":
-        bucket.ready = torch.cuda.Event()
-        bucket.ready.record(torch.cuda.current_stream(bucket.buffer.device))
-    return bucket
 
 
 def check_one_device(devices: set[str]) -> None:
@@ -158,16 +146,10 @@ class Passes:
     def __init__(self, model: Any) -> None:
         self.skips = isinstance(model, DistributedDataParallel) and bool(getattr(model, "skip_all_reduce_unused_params", False))
         """Whether buckets may be left out."""
-        self._model = model
         self.count = 0
         """Buckets of the pass under way."""
         self._latest = -1
         """DDP's number of the latest one."""
-
-    @property
-    def is_finalized_by_hand(self) -> bool:
-        """Whether DDP leaves the end of a backward pass to the program (since PyTorch 2.15)."""
-        return bool(getattr(self._model, "require_manual_backward_finalization", False))
 
     def number(self, given: Any) -> int:
         """The number of a bucket that DDP has handed over, in its pass."""

@@ -11,9 +11,7 @@ import torch.distributed as dist
 from thc.errors import ConfigError
 from thc.torch.ddp.hook import Hook
 from thc.torch.ddp.wrap import hook_of
-from thc.torch.sharding.replicate import Replicas
-
-__all__ = ["Checkpoint"]
+from thc.torch.sharding import Replicas
 
 log = logging.getLogger("thc.torch")
 

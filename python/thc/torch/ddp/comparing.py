@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["STEPS", "Comparing", "Comparison"]
-
 log = logging.getLogger("thc.torch")
 
 SETTLE = 4

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 import torch
 
-__all__ = ["BucketFuture", "PassError"]
-
 
 class PassError:
     """What went wrong in a backward pass. It is raised from ``backward`` as it is, when DDP has done its own last work.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Mapping, Sequence
+import time
+import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,22 +12,20 @@ import torch.distributed as dist
 
 from thc import errors
 from thc.base_group import BaseGroup
-from thc.torch.adapt.adaptive import Adaptive
-from thc.torch.ddp.comparing import Comparing, Comparison
 from thc.torch.ddp.buckets import Buckets, Passes, check_one_device
+from thc.torch.ddp.comparing import Comparing, Comparison
 from thc.torch.ddp.future import BucketFuture, PassError
 from thc.torch.engine.bucket import Arrival, Bucket
 from thc.torch.engine.engine import Adapter, Engine
+from thc.torch.hosts.rails import RailGroup
 from thc.torch.joining import scope_of
-from thc.torch.loops.optimizer_step import replace_step
+from thc.torch.names import named_parameters
 from thc.torch.options import Compression, Options
+from thc.torch.parts.adaptive import Adaptive
+from thc.torch.parts.optimizer_step import replace_step
+from thc.torch.parts.plan import Plan
 from thc.torch.ranks.lone import LoneGroup
 from thc.torch.ranks.peers import Peers
-from thc.torch.adapt.plan import Plan
-from thc.torch.names import named_parameters
-from thc.torch.hosts.rails import RailGroup
-
-__all__ = ["Hook", "check_model", "check_rails"]
 
 
 class Hook(Adapter):
@@ -51,6 +50,7 @@ class Hook(Adapter):
         self.begun = 0
         """Backward passes whose last bucket has come."""
         self._passes, self._pass_error = Passes(model), PassError()
+        self._model: Any = (lambda: None) if model is None else weakref.ref(model)
         super().__init__(Engine(group, options, peers))
         self.adaptive: Adaptive | None = None
         """With ``adapt``: its threshold, the times of this rank's warm-up, the seconds that it took."""
@@ -82,49 +82,43 @@ class Hook(Adapter):
         return self.plans[-1] if self.plans else None
 
     @property
-    def accuracy(self) -> Mapping[str, float]:
-        """With ``check_accuracy``: the NMSE of each parameter's mean when it was looked at last."""
-        return types.MappingProxyType(self.group.nmse)
-
-    @property
     def comparison(self) -> Comparison | None:
         """With ``only_if_faster``: what steps have taken, and what came of it; the same on all ranks. Nothing before it is known."""
         return None if self._comparing is None else self._comparing.last
 
     # What DDP calls, on a thread of autograd.
 
-    def start(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+    def start(self, given: Any) -> torch.futures.Future[torch.Tensor]:
         """Takes a bucket and returns a future of its mean."""
-        index, skips = self._passes.number(bucket), self._passes.skips
+        index, skips, engine = self._passes.number(given), self._passes.skips, self.engine
         if index == 0:
             self._pass_error.begin()
-        future = BucketFuture(bucket.buffer(), self._pass_error, bucket.is_last(), self._end_pass if skips and index == 0 else None)
+        future = BucketFuture(given.buffer(), self._pass_error, given.is_last(), self._end_pass if skips and index == 0 else None)
         try:
-            if skips and not future.in_backward:
-                raise errors.ConfigError("skip_all_reduce_unused_params and DDP.join(): nothing tells where a step ends: leave one of them out")
-            if self._passes.is_finalized_by_hand:
-                raise errors.ConfigError(
-                    "require_manual_backward_finalization: the backward pass ends before its gradients are averaged, and an error of theirs would "
-                    "be lost; leave it out"
-                )
-            if bucket.buffer().is_cuda and torch.cuda.is_current_stream_capturing():
-                raise errors.ConfigError("a CUDA graph is being captured: what it replays would average nothing; capture the passes without this hook")
-            if self._closed:
-                raise errors.ClosedError("this model's hook has been closed: wrap a new DistributedDataParallel")
-            self._start(bucket, index, future)
+            self._check_pass(given, skips and not future.in_backward)
+            if index == 0:
+                alone = isinstance(self.group, LoneGroup)
+                self._plain = alone or self._comparing is not None and not self.fallback_active and self._comparing.next()
+            keeps = engine.fallback.is_enabled and not engine.fallback.agreement.fallback_active and not self._plain
+            self._put(self._buckets.make(given, index, given.is_last() and not skips, future, keeps))
         except Exception as error:
             # Raised from here it would leave DDP half-way, for good.
             future.set_result(error)
         return future.future
 
-    def _start(self, given: Any, index: int, future: BucketFuture) -> None:
-        engine = self.engine
-        if index == 0:
-            self._plain = isinstance(self.group, LoneGroup) or self._comparing is not None and not self.fallback_active and self._comparing.next()
-        keeps = engine.fallback.is_enabled and not self.fallback_active and not self._plain
-        is_last = given.is_last() and not self._passes.skips
-        bucket = self._buckets.make(given, index, is_last, future, keeps, any(part.one_call for part in engine.parts))
-        self._put(bucket)
+    def _check_pass(self, given: Any, has_no_end: bool) -> None:
+        """Refuses a backward pass whose gradients cannot be averaged."""
+        if self._closed:
+            raise errors.ClosedError("this model's hook has been closed: wrap a new DistributedDataParallel")
+        if has_no_end:
+            raise errors.ConfigError("skip_all_reduce_unused_params and DDP.join(): nothing tells where a step ends: leave one of them out")
+        if getattr(self._model(), "require_manual_backward_finalization", False):
+            raise errors.ConfigError(
+                "require_manual_backward_finalization: the backward pass ends before its gradients are averaged, and an error of theirs would "
+                "be lost; leave it out"
+            )
+        if given.buffer().is_cuda and torch.cuda.is_current_stream_capturing():
+            raise errors.ConfigError("a CUDA graph is being captured: what it replays would average nothing; capture the passes without this hook")
 
     def _end_pass(self) -> None:
         """The backward pass has computed all gradients, and DDP may have left out the last bucket: ends the step."""
@@ -139,9 +133,9 @@ class Hook(Adapter):
     def _put(self, bucket: Bucket) -> None:
         engine = self.engine
         bucket.plain = self._plain
-        engine.clock.note_production()
+        engine.clock.produced = time.perf_counter()
         self.begun += int(bucket.is_last)
-        if self._plain or self.fallback_active:
+        if self._plain or engine.fallback.agreement.fallback_active:
             # On DDP's own process group and thread, where its collectives and those of the model, such as SyncBatchNorm's, are in one
             # order on all ranks: two communicators of NCCL may wait for each other for good. All ranks have agreed on it before the last
             # backward pass was over, or compare alike; where a step follows the backward pass that may be after it.
@@ -149,14 +143,6 @@ class Hook(Adapter):
         engine.put(bucket)
 
     # What users call, between steps.
-
-    def adapt_anew(self) -> None:
-        """With ``adapt``: all defaults from the next step on, and another warm-up, as after a change of the network. All ranks must
-        call this between the same steps."""
-        adaptive = self.adaptive
-        if adaptive is None:
-            raise errors.ConfigError("this hook does not adapt: give it Compression(adapt=thc.torch.Adapt())")
-        self.engine.ask(lambda: adaptive.restart(self.steps))
 
     def close(self) -> None:
         """Averages nothing any more: leaves the job, unless the group was given or others may share it, and lets later hooks have what this one
@@ -206,7 +192,7 @@ class Hook(Adapter):
 def check_model(model: torch.nn.Module | None, compression: Compression, exclude: Sequence[str], device: str) -> None:
     """Refuses options that do not go with a model, for which there is no group yet."""
     Buckets(model, Options(exclude=exclude, device=device, min_size=compression.min_size), "")
-    for option, wanted in (("exclude", exclude), ("adapt", compression.adapt), ("check_accuracy", compression.check_accuracy)):
+    for option, wanted in (("exclude", exclude), ("adapt", compression.adapt)):
         if wanted and model is None:
             raise errors.ConfigError(f"{option} names parameters: give the state the model, too")
     if getattr(model, "skip_all_reduce_unused_params", False) and compression.adapt is not None:

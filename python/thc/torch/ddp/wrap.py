@@ -1,22 +1,164 @@
-"""The one line to change."""
+"""The one line to change, and what DDP hands its communication hook."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from thc.base_group import BaseGroup
 from thc.errors import ConfigError
 from thc.join import Join
-from thc.torch.ddp.hook import Hook
-from thc.torch.ddp.state import State, state_of, thc_hook
+from thc.torch.ddp.future import BucketFuture, PassError
+from thc.torch.ddp.hook import Hook, check_model, check_rails
+from thc.torch.joining import check_joining, compare_options, join_ranks, names_server, options_of
 from thc.torch.names import unwrapped
-from thc.torch.options import Compression
+from thc.torch.options import Compression, Options
+from thc.torch.ranks.peers import backend_on
+from thc.torch.replicas import DigestOf
 
-__all__ = ["hook_of", "is_wrapped", "wrap"]
+
+class State:
+    """The state of :func:`thc_hook`, with the options of :func:`thc.torch.wrap`, which registers one itself::
+
+        model.register_comm_hook(thc.torch.State(model), thc.torch.thc_hook)
+
+    Nothing is started or joined before the first bucket comes, or :meth:`connect` is called. Without the ``model`` parameters have no names. A copy,
+    or what is unpickled, has the options, without model, group and connection.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module | None = None,
+        *,
+        process_group: Any = None,
+        group: BaseGroup | None = None,
+        over: str = "server",
+        exclude: Sequence[str] = (),
+        fallback: bool = True,
+        device: str = "auto",
+        check_replicas: int | None = None,
+        compression: Compression = Compression(),
+        join: Join = Join(),
+    ) -> None:
+        self._options: dict[str, Any] = {
+            "over": over,
+            "exclude": (exclude,) if isinstance(exclude, str) else tuple(exclude),
+            "fallback": fallback,
+            "device": device,
+            "check_replicas": check_replicas,
+            "compression": compression,
+            "join": join,
+        }
+        self._model = None if model is None else weakref.ref(model)
+        if process_group is None and isinstance(model, DistributedDataParallel) and model.process_group is not dist.group.WORLD:
+            process_group = model.process_group
+        self._process_group, self._group = process_group, group
+        self.hook: Hook | None = None
+        """What averages, once it is connected."""
+        self._error: Exception | None = None
+        self._pass_error = PassError()
+
+    def __reduce__(self) -> Any:
+        return _unpickle, (self._options,)
+
+    def is_of(self, model: torch.nn.Module) -> bool:
+        """Whether it was made for this very model, and not for one of which it is a copy."""
+        return self._model is not None and self._model() is model
+
+    def connect(self) -> Hook:
+        """Compares the options of all ranks, joins the job and returns the hook. A collective; again, it returns the same."""
+        if self._error is not None:
+            raise self._error
+        if self.hook is None:
+            try:
+                self.hook = self._connect(**self._options)
+            except Exception as error:
+                self._error = error
+                raise
+        return self.hook
+
+    def _connect(
+        self, over: str, exclude: Sequence[str], fallback: bool, device: str, check_replicas: int | None, compression: Compression, join: Join
+    ) -> Hook:
+        model, group = None if self._model is None else self._model(), self._group
+        failed: Exception | None = None
+        try:
+            if model is not None:
+                self._check_free(model)
+            check_joining(group, over, compression, join)
+            check_model(model, compression, exclude, device)
+            if join.rails is True:
+                check_rails(compression)
+            digest = None if check_replicas is None else DigestOf(check_replicas)
+        except (ConfigError, TypeError) as error:
+            failed = error
+        options = options_of(over, compression, join, exclude=exclude, fallback=fallback, check_replicas=check_replicas, group=group is not None)
+        compare_options(options, self._process_group, failed)
+        rails = join.rails if join.rails != "auto" or self._gpus_compress(compression, join) else False
+        joined = join_ranks(self._process_group, group, over, compression, join, rails=rails)
+        owns = group is None and not names_server(join)
+        try:
+            hook = Hook(joined, model, self._process_group, Options.of(compression, joined, exclude=exclude, fallback=fallback, device=device))
+        except BaseException:
+            if owns:
+                joined.close()
+            raise
+        hook.owns_group = owns
+        if digest is not None and model is not None:
+            hook.compares, digest.source = True, hook
+            model.register_forward_pre_hook(digest)
+        return hook
+
+    def _check_free(self, model: torch.nn.Module) -> None:
+        """Refuses a model whose gradients something else averages already."""
+        if state_of(model) not in (None, self):
+            raise ConfigError("this model is wrapped already: thc.torch.hook_of finds its hook; make a new DistributedDataParallel for another one")
+        # A copy lists the hook of what it is a copy of.
+        if any(fn is not thc_hook for fn, _ in getattr(model, "_comm_hooks", ())):
+            raise ConfigError("this model has a communication hook already, and DDP takes one: wrap it instead of registering another")
+        if any(hasattr(p, "_in_backward_optimizers") for p in model.parameters()):
+            raise ConfigError("this model has optimizers in its backward pass, for which DDP registers a hook of its own: step them after it")
+
+    def _gpus_compress(self, compression: Compression, join: Join) -> bool:
+        """Whether the ranks of a host had better be workers of several jobs, unless told otherwise: each compresses on a GPU of its own, and
+        nothing is asked for that needs whole parameters, or a server that waits for nobody."""
+        model = None if self._model is None else self._model()
+        if names_server(join) or join.colocated is not None or {"quorum", "policy"} & (join.server or {}).keys():
+            return False
+        if compression.adapt is not None or compression.only_if_faster or self._options["device"] == "cpu" or model is None:
+            return False
+        return backend_on(self._process_group, "cuda") == "nccl" and all(p.device.type == "cuda" for p in model.parameters())
+
+    def start(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+        """Takes a bucket and returns a future of its mean."""
+        try:
+            hook = self.hook or self.connect()
+        except Exception as error:
+            # Raised from here it would leave DDP half-way, for good.
+            future = BucketFuture(bucket.buffer(), self._pass_error, bucket.is_last())
+            future.set_result(error)
+            return future.future
+        return hook.start(bucket)
+
+
+def state_of(model: torch.nn.Module) -> State | None:
+    """The state that is registered with a model, and not with one of which this is a copy."""
+    ddp = unwrapped(model)
+    return next((state for fn, state in getattr(ddp, "_comm_hooks", ()) if fn is thc_hook and state.is_of(ddp)), None)
+
+
+def _unpickle(options: dict[str, Any]) -> State:
+    return State(**options)
+
+
+def thc_hook(state, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text
+    """The communication hook: averages a bucket as the :class:`State` says. For ``register_comm_hook``."""
+    return state.start(bucket)
 
 
 def wrap(

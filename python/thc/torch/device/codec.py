@@ -2,34 +2,94 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 
 from thc.base_group import BaseGroup
+from thc.errors import FeedbackError
+from thc.stats import Table
+from thc.torch.compression.feedback import HEADER
 from thc.torch.device.call import Call
-from thc.torch.device.context import DeviceContext
 from thc.torch.device.cut import Cut, sizes_of
-
-__all__ = ["DeviceCodec"]
 
 PIECE = 20
 """log2 of the coordinates that are copied between device and host at a time."""
 
 
-class DeviceCodec(DeviceContext):
-    """Averages tensors of one device through a group."""
+@dataclass(frozen=True)
+class Grid:
+    """A lookup table as kernels read it (docs/protocol.md, P31): by cell of the grid, 0 to g."""
+
+    width: int
+    """Bits of an index."""
+    lane: int
+    """Bits of a sum."""
+    end: float
+    """g."""
+    cells: torch.Tensor
+    """i32: the index z of the cell, T[z] · 2^8 and T[z + 1] · 2^16."""
+    slopes: torch.Tensor
+    """f32, 1 / (T[z + 1] - T[z]); 0 for the last index."""
+    starts: torch.Tensor
+    """f32, 1 - T[z] · slope; 0 for the last index."""
+    tells_values: bool = False
+    """Whether T[z] is told and not z, a byte each, and sums lie in words (thc-codec, `lanes`)."""
+
+    def words(self, size: int) -> int:
+        """Words of 32 bits that the lanes of a partition take."""
+        return -(-size // (32 // self.lane))
+
+    @classmethod
+    def from_table(cls, table: Table, device: torch.device, tells_values: bool = False) -> Grid:
+        """A job's table."""
+        values = np.array(table.values, dtype=np.int64)
+        z = np.searchsorted(values, np.arange(table.granularity + 1), side="right") - 1
+        low = values[z]
+        last = z == len(values) - 1
+        high = np.where(last, 0, values[np.minimum(z + 1, len(values) - 1)])
+        gap = np.where(last, 1, high - low).astype(np.float64)
+        slopes = np.where(last, 0.0, 1.0 / gap).astype(np.float32)
+        starts = np.where(last, 0.0, 1.0 - low * slopes.astype(np.float64)).astype(np.float32)
+        cells = (z | low << 8 | high << 16).astype(np.int32)
+        told = [torch.from_numpy(each).to(device) for each in (cells, slopes, starts)]
+        return cls(8 if tells_values else table.width, table.lane, float(table.granularity), told[0], told[1], told[2], tells_values)
+
+
+class DeviceCodec:
+    """Averages tensors of one device through a group.
+
+    ``kernels`` computes, as :mod:`thc.torch.device.compiled` does. What other ranks compute with, a CPU or another device, makes no difference: the
+    bits are the same. Error feedback is kept on the device, in two buffers of f32 for each key, before and after a call, that change places when
+    the call is done; it is saved and restored as that of a :class:`thc.Group`, byte for byte.
+    """
 
     calls: type[Call] = Call
     """What is begun."""
 
     def __init__(self, group: BaseGroup, device: torch.device, kernels: ModuleType, piece: int = PIECE) -> None:
-        super().__init__(group, device, kernels)
+        self.group, self.device = group, device
+        self.kernels: Any = kernels
+        self.stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None
+        """Where everything happens, beside what the rest of the process does on the device."""
         self._piece = piece
         self._tables = group.tables
+        self._grids: dict[int, Grid | None] = {0: None, **{table.id: Grid.from_table(table, device) for table in self._tables}}
         self._sizes = sizes_of(self._tables)
         self._cuts: dict[tuple[tuple[int, int | None], ...], Cut] = {}
+        self._feedback: dict[int, list[torch.Tensor]] = {}
+
+    def on_stream(self) -> Any:
+        """Has what follows in a ``with`` block go to this stream, and to its device."""
+        return contextlib.nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
+
+    def grid(self, table: int) -> Grid | None:
+        """A table of the job on the device; none of RAW."""
+        return self._grids[table]
 
     def cut(self, plan: tuple[tuple[int, int | None], ...]) -> Cut:
         """How a plan cuts a tensor."""
@@ -48,33 +108,58 @@ class DeviceCodec(DeviceContext):
     ) -> Call:
         """Starts an all-reduce of a tensor of f32, f16 or bf16, one-dimensional and contiguous: the norms are on their way to the
         host when it returns. ``ready`` is an event after which the tensor is there; without, it is on the current stream. Other
-        parameters: see :meth:`thc.Group.allreduce`. Caller must be begun, submitted and finished in the same order on all ranks,
-        and nobody may use the tensor until the call is finished."""
-        spans, feedback = self._spans(x, feedback, plan, mode)
+        parameters: see :meth:`thc.Group.allreduce`. Calls must be begun, submitted and finished in the same order on all ranks,
+        and the tensor must not be used until the call is finished."""
+        spans: tuple[tuple[int, int | None], ...] = ((x.numel(), None if mode == "raw" else self._tables[0].id),)
+        if plan is not None:
+            spans = tuple((length, None if isinstance(choice, str) else choice) for length, choice in plan)
+        elif mode == "raw":
+            # What goes RAW without a plan takes no error feedback along.
+            feedback = None
         return self.calls(self, self.cut(spans), x, feedback, ready)
 
-    def _spans(
-        self, x: torch.Tensor, feedback: int | None, plan: list[tuple[int, int | str]] | None, mode: str
-    ) -> tuple[tuple[tuple[int, int | None], ...], int | None]:
-        """A call's plan, and the key of its error feedback."""
-        if plan is not None:
-            return tuple((length, None if isinstance(choice, str) else choice) for length, choice in plan), feedback
-        if mode == "raw":
-            # What goes RAW without a plan takes no error feedback along.
-            return ((x.numel(), None),), None
-        return ((x.numel(), self._tables[0].id),), feedback
-
-    def allreduce(
-        self,
-        x: torch.Tensor,
-        feedback: int | None = None,
-        plan: list[tuple[int, int | str]] | None = None,
-        mode: str = "compressed",
-        ready: Any = None,
-    ) -> Any:
+    def allreduce(self, x: torch.Tensor, feedback: int | None = None, plan: list[tuple[int, int | str]] | None = None, mode: str = "compressed") -> Any:
         """The same to its end, but for the last kernels on a GPU: what is returned is an event after which the mean is in the
         tensor, nothing on the CPU. Raises what :meth:`thc.Group.allreduce` raises."""
-        call = self.begin(x, feedback, plan, mode, ready)
+        call = self.begin(x, feedback, plan, mode)
         call.submit()
         call.feed()
         return call.finish()
+
+    # Error feedback, by key.
+
+    def begin_feedback(self, key: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Error feedback before a call, and memory for that after it, on the current stream."""
+        found = self._feedback.get(key)
+        if found is None:
+            found = self._feedback[key] = [torch.zeros(length, dtype=torch.float32, device=self.device)]
+        if found[0].numel() != length:
+            raise FeedbackError(
+                f"tensor {key:#x} had {found[0].numel()} coordinates before and {length} now: give another key, or reset its error feedback"
+            )
+        if len(found) == 1:
+            found.append(torch.empty_like(found[0]))
+        return found[0], found[1]
+
+    def commit_feedback(self, key: int) -> None:
+        """The call is done: what it left holds from now on."""
+        self._feedback[key].reverse()
+
+    def save_feedback(self) -> dict[int, bytes]:
+        """All of it; waits for the codec's stream."""
+        with self.on_stream():
+            kept = {key: buffers[0].cpu().numpy().astype("<f4") for key, buffers in sorted(self._feedback.items())}
+        return {key: HEADER.pack(b"THCF", 1, len(values)) + values.tobytes() for key, values in kept.items()}
+
+    def restore_feedback(self, saved: dict[int, bytes]) -> None:
+        """What :meth:`save_feedback` returned."""
+        for key, state in saved.items():
+            values = np.frombuffer(state, dtype="<f4", offset=HEADER.size)
+            if HEADER.unpack_from(state) != (b"THCF", 1, len(values)) or not np.isfinite(values).all():
+                raise FeedbackError(f"saved error feedback of tensor {key:#x} is damaged")
+            with self.on_stream():
+                self._feedback[key] = [torch.from_numpy(values.astype(np.float32)).to(self.device)]
+
+    def reset_feedback(self, key: int) -> None:
+        """Forgets a tensor's."""
+        self._feedback.pop(key, None)

@@ -11,11 +11,9 @@ from typing import Any
 import torch
 
 from thc.torch.device import kernels
+from thc.torch.device.call import Numbers
+from thc.torch.device.codec import Grid
 from thc.torch.device.cut import RAW_WORDS, Run
-from thc.torch.device.numbers import Numbers
-from thc.torch.device.tables import Grid
-
-__all__ = ["NAME", "compress", "decompress", "norms", "obstacle", "pack"]
 
 NAME = "triton"
 

@@ -4,38 +4,23 @@ from __future__ import annotations
 
 import queue
 import threading
+import weakref
 from typing import Any
 
 import torch
 
 from thc.base_group import BaseGroup
-from thc.torch.engine.bucket import Bucket, PendingCalls
-from thc.torch.compression.compressor import HostCompressor
+from thc.torch.compression.compressor import HostCompressor, Task
+from thc.torch.compression.feedback import FeedbackStore
 from thc.torch.device.call import Call
 from thc.torch.device.codec import DeviceCodec
-from thc.torch.compression.feedback import FeedbackStore
+from thc.torch.engine.bucket import Bucket, Over
 from thc.torch.options import Options
-
-__all__ = ["DeviceCompressor"]
-
-
-class _Feeder:
-    """A thread that has indices made and hands them to the network, call after call, while the pipeline's threads begin and end
-    others."""
-
-    def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
-        threading.Thread(target=_feed, args=(self._calls,), name="thc-feeder", daemon=True).start()
-
-    def put(self, call: Call) -> None:
-        self._calls.put(call)
-
-    def __del__(self) -> None:
-        self._calls.put(None)
 
 
 def _feed(calls: queue.SimpleQueue[Call | None]) -> None:
-    """Knows only the queue, so that a feeder that nobody uses any more ends."""
+    """Has indices made and handed to the network, call after call, while the pipeline's threads begin and end others. It knows only the queue, so
+    that it ends with its compressor."""
     while (call := calls.get()) is not None:
         call.feed()
         # Its memory shall not live until the next comes.
@@ -60,10 +45,20 @@ class DeviceCompressor(HostCompressor):
     def __init__(self, group: BaseGroup, options: Options, codec: DeviceCodec) -> None:
         super().__init__(group, options)
         self._codec = codec
-        self.feedback = FeedbackStore(codec.feedback)
-        self._feeder = _Feeder()
+        self.feedback = FeedbackStore(codec)
+        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        threading.Thread(target=_feed, args=(self._calls,), name="thc-feeder", daemon=True).start()
+        weakref.finalize(self, self._calls.put, None)
 
-    def fetch(self, bucket: Bucket) -> torch.Tensor:
+    def submit(self, task: Task, step: int, wait: bool) -> None:
+        with self._codec.on_stream():
+            super().submit(task, step, wait)
+
+    def finish(self, task: Task) -> bool:
+        with self._codec.on_stream():
+            return super().finish(task)
+
+    def _fetch(self, bucket: Bucket) -> torch.Tensor:
         """The bucket itself, when its gradients are there; the host does not wait for that."""
         bucket.stream = self._codec.stream
         if self._codec.stream is not None:
@@ -71,25 +66,12 @@ class DeviceCompressor(HostCompressor):
             bucket.buffer.record_stream(self._codec.stream)
         return bucket.buffer
 
-    def submit(self, bucket: Bucket, fetched: torch.Tensor, step: int, wait: bool) -> PendingCalls:
-        with self._codec.on_stream():
-            return super().submit(bucket, fetched, step, wait)
-
-    def store(self, bucket: Bucket, fetched: torch.Tensor, pending: PendingCalls) -> bool:
-        with self._codec.on_stream():
-            finite = pending.wait()
-            if not finite:
-                fetched.fill_(float("nan"))
-        return finite
-
-    def call(self, pending: PendingCalls, data: torch.Tensor, wait: bool, **options: Any) -> None:
-        def begin() -> _Landing:
-            call = self._codec.begin(data, **options)
-            call.submit()
-            # Also a call that is waited for: lanes of two calls must be added up in the same order on all ranks.
-            self._feeder.put(call)
-            if wait:
-                call.finish()
-            return _Landing(call)
-
-        pending.call(begin, wait)
+    def _begin(self, data: torch.Tensor, wait: bool, **options: Any) -> Any:
+        call = self._codec.begin(data, **options)
+        call.submit()
+        # Also a call that is waited for: lanes of two calls must be added up in the same order on all ranks.
+        self._calls.put(call)
+        if wait:
+            call.finish()
+            return Over()
+        return _Landing(call)

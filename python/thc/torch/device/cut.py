@@ -15,8 +15,6 @@ import torch
 from thc import _native
 from thc.stats import Table
 
-__all__ = ["RAW_WORDS", "Cut", "Pages", "Piece", "Run", "Sizes", "sizes_of"]
-
 log = logging.getLogger("thc.torch")
 
 RAW_WORDS = 256

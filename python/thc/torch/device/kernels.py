@@ -11,8 +11,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["INTERPRETED", "compress", "decompress", "norms", "outer", "outer_back", "pack", "peaks", "raw_means", "raw_words"]
-
 GAMMA = tl.constexpr(0x9E3779B97F4A7C15)
 WHOLE_TO_EVEN = tl.constexpr(6755399441055744.0)
 """1.5 · 2^52: adding and subtracting it rounds a number of f64 to whole ones, ties to even."""

@@ -14,11 +14,8 @@ from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.collective import WORD, CollectiveGroup
 from thc.torch.device.call import Call
-from thc.torch.device.codec import DeviceCodec
+from thc.torch.device.codec import DeviceCodec, Grid
 from thc.torch.device.cut import RAW_WORDS, Run, Sizes
-from thc.torch.device.tables import Grid
-
-__all__ = ["LanesCodec"]
 
 PIECE = 28
 """log2 of the coordinates that are added up at a time: a bucket is one all-reduce, and buckets are under way beside each other."""
@@ -129,7 +126,7 @@ class _LanesCall(Call):
                 place.copy_(_reverse_bytes(place))
             codec.kernels.decompress(run, sums, grid, self._numbers, self._x)
         if self._feedback is not None:
-            codec.feedback.commit(self._feedback)
+            codec.commit_feedback(self._feedback)
 
 
 class LanesCodec(DeviceCodec):

@@ -16,20 +16,7 @@ from collections.abc import Sequence
 
 from thc import errors
 
-__all__ = ["LOST", "Agreement", "Route", "Wish"]
-
-LOST = (
-    errors.SilentError,
-    errors.MissingError,
-    errors.LeftBehindError,
-    errors.ChangedError,
-    errors.NormLostError,
-    errors.ReformingError,
-    errors.GivenUpError,
-    errors.NetworkError,
-    errors.JoinError,
-    errors.ClosedError,
-)
+LOST = (errors.LostError, errors.NetworkError, errors.JoinError, errors.ClosedError)
 """What means that the parameter server, or the way to it, is lost."""
 
 
@@ -141,7 +128,7 @@ class Agreement:
         """Some rank has completed this step and gone on. So all have all of it; that this one has lost the server comes up in the
         next step."""
         if self.done < self.total:
-            raise errors.LeftBehindError(
+            raise errors.LostError(
                 "the parameter server was lost, and the other ranks have gone on by quorum: "
                 "without this rank's gradients they cannot be joined again"
             )
@@ -155,7 +142,7 @@ class Agreement:
         elif all(step == newest for step, _ in rows):
             self.first = min(done for _, done in rows)
             if self.first < self.kept:
-                raise errors.LeftBehindError("the parameter server was lost, and a rank lacks what others discarded")
+                raise errors.LostError("the parameter server was lost, and a rank lacks what others discarded")
             self.wish = Wish.REPEAT
 
     def finish_repetition(self) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
 from thc import errors
-from thc.torch.compression.layout import Layout
-
-__all__ = ["Arrival", "Bucket", "Caller", "Over", "PendingCalls", "Promise", "Sender", "in_shape_of", "is_dense", "is_finite"]
+from thc.torch.compression.layout import Layout, Segment
 
 
 def is_finite(buffer: torch.Tensor) -> bool:
@@ -44,25 +42,25 @@ class Promise(Protocol):
         """Fulfils it, or says why it cannot be. Called once."""
 
 
-class Caller(Protocol):
-    """What makes the calls of buckets."""
+@dataclass
+class PlannedCall:
+    """One of several calls in which a part has a bucket travel, one after the other."""
 
-    def call(self, pending: PendingCalls, data: torch.Tensor, wait: bool, **options: Any) -> None:
-        """Begins a call, in place; with ``wait`` it is over on return. Options are those of :meth:`thc.Group.allreduce`."""
+    place: slice
+    """Which coordinates of the bucket."""
+    layout: Layout
+    """The layout whose error feedback the call takes."""
+    spans: list[tuple[int, int | str]]
 
-    def key(self, layout: Layout) -> int | None:
-        """The key of a layout's error feedback; nothing without error feedback."""
 
+@dataclass
+class Way:
+    """How a part of the engine has a bucket travel: in one call with these spans, or in several calls, which are timed."""
 
-class Sender(Protocol):
-    """Decides in which calls a bucket travels."""
-
-    @property
-    def is_trial(self) -> bool:
-        """Whether the calls only try out how buckets could travel, so that the mean's accuracy shows nothing."""
-
-    def send(self, caller: Caller, pending: PendingCalls, bucket: Bucket, data: torch.Tensor, step: int, wait: bool) -> None:
-        """Makes the calls. ``data`` is the bucket where it is compressed."""
+    spans: list[tuple[int, int | str]]
+    alone: list[PlannedCall] = field(default_factory=list)
+    seconds: list[tuple[float, float]] = field(default_factory=list)
+    """Of each of several calls: its seconds, and the seconds in which the library computed."""
 
 
 @dataclass
@@ -82,14 +80,13 @@ class Bucket:
     """On a GPU: the event after which the gradients are in the buffer."""
     stream: Any = None
     """On a GPU: the stream on which the mean is written there, if the host does not wait for that."""
-
-    sender: Sender | None = None
-    """What decides how the bucket travels, where a part of the engine does."""
-    plain: bool = False
-    """Whether it goes through the process group although the server is there, as all ranks know."""
+    way: Way | None = None
+    """How it travels, where a part of the engine decides."""
     mean: Callable[[Callable[[], None] | None], None] | None = None
     """If it is on its way through the process group already: waits for its mean and puts it into the buffer. What it is given is called now
     and then meanwhile."""
+    plain: bool = False
+    """Whether it goes through the process group although the server is there, as all ranks know."""
     has_ended: bool = False
     """Whether nothing is written into the buffer any more."""
     doomed: BaseException | None = None
@@ -103,16 +100,22 @@ class Bucket:
         sparse gradients, of which each rank has other coordinates."""
         return bool(self.buffer.dtype == torch.float64 or self.buffer.is_sparse)
 
+    def record_ready(self) -> Bucket:
+        """On a GPU: the gradients are there when the current stream has come so far."""
+        if self.buffer.device.type == "cuda":
+            self.ready = torch.cuda.Event()
+            self.ready.record(torch.cuda.current_stream(self.buffer.device))
+        return self
+
     def on_stream(self) -> Any:
         """Has what follows in a ``with`` block happen after what was done with the buffer so far."""
         return contextlib.nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
 
     def restore(self) -> None:
         """Puts this rank's gradients back into the buffer, which a call that failed may have overwritten."""
-        if self.ready is not None:
-            self.ready.synchronize()
-        if self.stream is not None:
-            self.stream.synchronize()
+        for what in (self.ready, self.stream):
+            if what is not None:
+                what.synchronize()
         if self.copy is not None:
             self.buffer.copy_(self.copy)
             return
@@ -126,9 +129,12 @@ class Bucket:
         if self.released:
             return
         self.released = True
-        # Whoever waits for the future waits for what this stream was given before.
-        with self.on_stream():
+        if self.stream is None:
             self.promise.set_result(error)
+        else:
+            # What waits for the future waits for what this stream was given before.
+            with torch.cuda.stream(self.stream):
+                self.promise.set_result(error)
 
     @staticmethod
     def keeps_gradients(parameters: list[torch.nn.Parameter], buffer: torch.Tensor) -> bool:
@@ -137,11 +143,8 @@ class Bucket:
             return False
         start = buffer.data_ptr()
         end = start + buffer.numel() * buffer.element_size()
-        for parameter in parameters:
-            grad = parameter.grad
-            if grad is None or grad.is_sparse or start <= grad.data_ptr() < end:
-                return False
-        return True
+        grads = [parameter.grad for parameter in parameters]
+        return all(grad is not None and not grad.is_sparse and not start <= grad.data_ptr() < end for grad in grads)
 
 
 class Arrival:
@@ -162,10 +165,6 @@ class Arrival:
             raise self._error
 
 
-class _Handle(Protocol):
-    def wait(self) -> Any: ...
-
-
 @dataclass
 class Over:
     """A call that is over."""
@@ -177,36 +176,50 @@ class Over:
             raise self.error
 
 
-@dataclass
-class PendingCalls:
-    """A bucket's calls, in order, and what is to be done with their means."""
-
-    handles: list[_Handle] = field(default_factory=list)
-    afterwards: list[Callable[[], None]] = field(default_factory=list)
-
-    def call(self, begin: Callable[[], _Handle | Any], wait: bool) -> None:
-        """Begins a call, or makes it."""
+def wait_for_calls(handles: list[Any]) -> bool:
+    """Waits for all calls of a bucket. Whether all numbers were finite; raises what went wrong first, from which the rest may only follow."""
+    finite, failed = True, None
+    for handle in handles:
         try:
-            handle = begin()
-        except errors.ThcError as error:
-            self.handles.append(Over(error))
-        else:
-            self.handles.append(Over() if wait else handle)
+            handle.wait()
+        except errors.NonFiniteError:
+            finite = False
+        except BaseException as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    return finite
+
+
+class Piece:
+    """Numbers of a program that are averaged together, again and again, and whose means nobody waits for at once: f32 on the CPU, in place.
+    ``names`` are those of its parts, one after the other, with their lengths."""
+
+    def __init__(self, name: str, numbers: torch.Tensor, compressed: bool, names: Mapping[str, int] | None = None) -> None:
+        self.numbers = numbers
+        segments, at = [], 0
+        for part, length in (names or {name: numbers.numel()}).items():
+            segments.append(Segment(part, at, length, compressed))
+            at += length
+        self.layout = Layout(name, segments)
+        self._copy: torch.Tensor | None = None
+        self._arrival: Arrival | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether its mean has been asked for and not been waited for."""
+        return self._arrival is not None
+
+    def bucket(self, index: int, is_last: bool, keeps: bool) -> Bucket:
+        """The piece as a bucket of the step that begins; ``keeps`` a copy of the numbers, from which the bucket can be restored."""
+        if keeps:
+            self._copy = self.numbers.clone() if self._copy is None else self._copy.copy_(self.numbers)
+        self._arrival = Arrival()
+        return Bucket(index, is_last, self.numbers, [], self.layout, self._arrival, self._copy)
 
     def wait(self) -> bool:
-        """Waits for all. Whether all numbers were finite."""
-        finite, failed = True, None
-        for handle in self.handles:
-            try:
-                handle.wait()
-            except (errors.NonFiniteError, errors.NormError):
-                finite = False
-            except BaseException as error:
-                # The first, which others may only follow from.
-                failed = failed or error
-        if failed is not None:
-            raise failed
-        if finite:
-            for work in self.afterwards:
-                work()
-        return finite
+        """Waits until the mean is in place. Whether all ranks' numbers were finite; if not, there is nothing of use. Raises what went wrong."""
+        arrival, self._arrival = self._arrival, None
+        assert arrival is not None, "nothing was asked for"
+        arrival.wait()
+        return is_finite(self.numbers)

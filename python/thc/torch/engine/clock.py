@@ -9,26 +9,18 @@ from collections.abc import Iterator
 
 from thc.stats import Training
 
-__all__ = ["Clock", "Span", "StepClock"]
-
-Span = tuple[float, float]
-"""From when to when, in seconds of one clock."""
-
 
 class Clock:
     """The times of the step under way, which it adds to a group's totals. A step goes from where one backward pass is over to where the next one
-    is."""
+    is; with ``by_optimizer`` from one :meth:`end_optimizer_step` to the next, whenever means come."""
 
-    def __init__(self, training: Training) -> None:
-        self._training = training
+    def __init__(self, training: Training, by_optimizer: bool = False) -> None:
+        self._training, self._by_optimizer = training, by_optimizer
         self._lock = threading.Lock()
         self._began: float | None = None
-        self._produced: float | None = None
-        self._waited: list[Span] = []
-
-    def note_production(self) -> None:
-        """A bucket of gradients has been computed: if it is the last one, whatever follows is waiting."""
-        self._produced = time.perf_counter()
+        self.produced: float | None = None
+        """When the latest bucket of gradients had been computed: after the last one, whatever follows is waiting."""
+        self._waited: list[tuple[float, float]] = []
 
     @contextlib.contextmanager
     def measure_wait(self) -> Iterator[None]:
@@ -40,27 +32,19 @@ class Clock:
 
     def end_step(self) -> None:
         """The means of a backward pass are there, and training goes on."""
-        self._close(time.perf_counter())
-
-    def _close(self, now: float) -> None:
-        with self._lock:
-            spans, self._waited = self._waited, []
-        began, self._began = self._began, now
-        produced, self._produced = self._produced, None
-        if produced is not None:
-            spans.append((produced, now))
-        # Nobody knows the beginning of the first one.
-        if began is not None:
-            waited = sum(max(0.0, end - max(start, began)) for start, end in spans)
-            self._training.add_step(now - began - waited, waited)
-
-
-class StepClock(Clock):
-    """One whose steps go from one optimizer's step to the next, whenever means come."""
-
-    def end_step(self) -> None:
-        """Does nothing: whoever trains tells when a step is over, by :meth:`end_optimizer_step`."""
+        if not self._by_optimizer:
+            self.end_optimizer_step()
 
     def end_optimizer_step(self) -> None:
         """A step is over."""
-        self._close(time.perf_counter())
+        now = time.perf_counter()
+        with self._lock:
+            spans, self._waited = self._waited, []
+        began, self._began = self._began, now
+        produced, self.produced = self.produced, None
+        if produced is not None:
+            spans.append((produced, now))
+        # The beginning of the first one is not known.
+        if began is not None:
+            waited = sum(max(0.0, end - max(start, began)) for start, end in spans)
+            self._training.add_step(now - began - waited, waited)

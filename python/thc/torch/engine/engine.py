@@ -3,11 +3,10 @@
 An adapter makes buckets of what its framework hands over and puts them into its engine, which has them travel in steps that all ranks have alike:
 
 - A :class:`Pipeline` does the work of all engines of a group, several buckets at a time, on threads of its own.
-- A :class:`BucketTask` takes one bucket through it: to a :class:`Compressor`, which the :class:`CompressorSelector` chooses by where the bucket is, or to the process
-  group.
+- A :class:`BucketTask` takes one bucket through it: to the :class:`Compressor` that is chosen when the first bucket comes, or to the process group.
 - :class:`Steps` knows which buckets a step has, and ends it as the ``Agreement`` of all ranks wishes.
 - :class:`Fallback` is what ranks do when the server is lost, and when it is back.
-- An :class:`EnginePart` chooses how buckets travel, or what a step goes without, where the engine has been given one.
+- A :class:`Part` chooses how buckets travel, or what a step goes without, where the engine has been given one.
 """
 
 from __future__ import annotations
@@ -19,21 +18,16 @@ import torch.distributed as dist
 
 from thc.base_group import BaseGroup
 from thc.errors import ConfigError
-from thc.torch.engine.bucket import Bucket
-from thc.torch.compression.selector import CompressorSelector
+from thc.torch.compression.selector import Choice, CompressorSelector
+from thc.torch.engine.bucket import Bucket, Piece
 from thc.torch.engine.clock import Clock
-from thc.torch.device.choice import Choice
 from thc.torch.engine.fallback import Fallback
-from thc.torch.options import Options
-from thc.torch.engine.part import EnginePart
-from thc.torch.engine.task import BucketTask
-from thc.torch.ranks.peers import Peers
-from thc.torch.engine.piece import Piece
 from thc.torch.engine.pipeline import pipeline_of
-from thc.torch.adapt.plan import Plan
-from thc.torch.engine.steps import Steps
-
-__all__ = ["Adapter", "Engine"]
+from thc.torch.engine.steps import BucketTask, Steps
+from thc.torch.options import Options
+from thc.torch.parts.part import Part
+from thc.torch.parts.plan import Plan
+from thc.torch.ranks.peers import Peers
 
 
 class Engine:
@@ -43,7 +37,7 @@ class Engine:
         """``clock`` takes the times of steps; a ``choice`` of the host has all buckets compressed there, whatever comes."""
         self.group, self.options, self.peers = group, options, peers
         self.clock = clock or Clock(group.training)
-        self.parts: list[EnginePart] = []
+        self.parts: list[Part] = []
         """What chooses how buckets travel; complete before the first bucket comes, and the same on all ranks."""
         self.fallback = Fallback(group, options.fallback, peers)
         self.selector = CompressorSelector(group, options, peers, self.fallback.idle, choice, self.parts)
@@ -52,11 +46,9 @@ class Engine:
         if self.fallback.is_enabled:
             self._pipeline.when_idle(self.fallback)
 
-    # Buckets.
-
     def put(self, bucket: Bucket) -> None:
         """Has a bucket averaged after all that was put before it."""
-        self._pipeline.put(BucketTask(self._pipeline, self.steps, bucket))
+        self._pipeline.put(BucketTask(bucket=bucket, steps=self.steps))
 
     def begin(self, pieces: Sequence[Piece]) -> None:
         """Has pieces averaged: a step of its own, and all ranks have all of it or none."""
@@ -102,7 +94,7 @@ class Engine:
 
     # Ranks that need not have every mean.
 
-    def forgo_means(self, part: EnginePart) -> None:
+    def forgo_means(self, part: Part) -> None:
         """From now on a step may go without its mean, as this part sees to: ranks agree when they meet."""
 
         def work() -> None:

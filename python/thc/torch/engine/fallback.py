@@ -9,13 +9,10 @@ from typing import Any
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.engine.agreement import Agreement
-from thc.torch.ranks.departures import Departures
 from thc.torch.ranks.gathering import Gather, Gathering, shared_store
-from thc.torch.ranks.health import PeerProbe, ServerProbe, StepCounters
+from thc.torch.ranks.health import Departures, PeerProbe, ServerProbe, StepCounters
 from thc.torch.options import IN_FLIGHT
 from thc.torch.ranks.peers import Peers
-
-__all__ = ["Fallback"]
 
 PATIENCE = 10.0
 """Seconds that the store may take to answer."""
@@ -66,11 +63,11 @@ class Fallback:
     def note_progress(self) -> None:
         """A step goes on."""
         if not self.agreement.fallback_active:
-            self._peer_probe.progress()
+            self._peer_probe.since = time.monotonic()
 
     def rest(self) -> None:
         """A step is over, or this rank knows itself that something is wrong."""
-        self._peer_probe.rest()
+        self._peer_probe.since = None
 
     def idle(self) -> None:
         """Answers a rank that has lost the server, if there is one."""
@@ -131,7 +128,7 @@ class Fallback:
                 self.error = error
                 return False
         if self.group.workers != self.peers.size:
-            self.error = errors.ChangedError(f"the job has {self.group.workers} workers now, and there are {self.peers.size} ranks")
+            self.error = errors.LostError(f"the job has {self.group.workers} workers now, and there are {self.peers.size} ranks")
             return False
         return True
 

@@ -1,9 +1,8 @@
 """The stages that a group's work goes through, several pieces of it at once.
 
-Three threads take part. The *sequencer* begins work in the order in which it was given, which is the same on all ranks, and hears of its end
-in that order; what must not happen twice at a time happens there. The library's own thread compresses, sends and receives. And the
-*store* thread waits for means and puts them where they belong. So one bucket is copied while a second is compressed and a third is on
-the network.
+Three threads take part. The *sequencer* begins work in the order in which it was given, which is the same on all ranks, and ends it in that order;
+what must not happen twice at a time happens there. The library's own thread compresses, sends and receives. And the *store* thread waits for means and
+puts them where they belong. So one bucket is copied while a second is compressed and a third is on the network.
 """
 
 from __future__ import annotations
@@ -21,24 +20,14 @@ from typing import Any, Protocol
 from thc import errors
 from thc.base_group import BaseGroup
 
-__all__ = ["Pipeline", "Work", "looking_around", "pipeline_of"]
-
 log = logging.getLogger("thc.torch")
 
 IDLE = 0.5
 """Seconds without work after which a sequencer looks around."""
 
-_pipelines: weakref.WeakKeyDictionary[BaseGroup, Pipeline] = weakref.WeakKeyDictionary()
-
 _looking_around = threading.Lock()
-
-
-def _stop_looking_around() -> None:
-    """A thread that is inside torch when the interpreter ends would take the process down."""
-    _looking_around.acquire(timeout=2)
-
-
-atexit.register(_stop_looking_around)
+# A thread that is inside torch when the interpreter ends would take the process down.
+atexit.register(lambda: _looking_around.acquire(timeout=2))
 
 
 @contextlib.contextmanager
@@ -66,7 +55,7 @@ class Work(Protocol):
         """How many pieces may be under way when this one begins, itself among them: 1 if it must be alone. Asked on the sequencer."""
 
     def begin(self) -> bool:
-        """On the sequencer: fetches and submits. Whether there is something to wait for."""
+        """On the sequencer: submits. Whether there is something to wait for."""
 
     def wait(self) -> None:
         """On the store thread: waits for the mean, and stores it. Only after a :meth:`begin` that said so."""
@@ -75,11 +64,11 @@ class Work(Protocol):
         """On the sequencer, in the order of beginnings."""
 
     def give_up(self, error: BaseException) -> None:
-        """The pipeline has failed and does nothing more: whoever waits for this shall hear of it. From any stage, on any thread."""
+        """The pipeline has failed and does nothing more: whatever waits for this gets the error. From any stage, on any thread."""
 
 
 class _Question:
-    """Work that is done alone and at once, and whose outcome somebody waits for."""
+    """Work that is done alone and at once, and whose outcome is waited for."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work, self._done = work, threading.Event()
@@ -92,7 +81,7 @@ class _Question:
     def begin(self) -> bool:
         try:
             self._value = self._work()
-        except BaseException as error:  # handed to whoever asks
+        except BaseException as error:  # raised by answer
             self._error = error
         return False
 
@@ -113,91 +102,57 @@ class _Question:
         return self._value
 
 
-def _throw(error: BaseException) -> None:
-    raise error
-
-
-def _panic(error: BaseException) -> errors.PanickedError:
-    """What those are told who wait for a pipeline that has failed."""
-    told = errors.PanickedError(f"the pipeline of this group has failed ({error!r}): close the group and join with a new one")
-    told.__cause__ = error
-    return told
-
-
 class _Stages:
-    """What the threads know: not the pipeline, so that one that nobody uses any more ends."""
+    """What the threads know: not the pipeline, so that one that is not used any more ends."""
 
     def __init__(self) -> None:
-        self.events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        """``"put"`` and work; ``"done"`` and work that has been stored; ``"failed"`` and an error; ``"close"``."""
         self.under_way: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self.idlers: weakref.WeakSet[Idler] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._failed: BaseException | None = None
         # Only the sequencer touches these.
-        self.waiting: deque[Work] = deque()
+        self._waiting: deque[Work] = deque()
         self._begun: deque[Work] = deque()
         self._done: set[int] = set()
+
+    def put(self, work: Work) -> None:
+        with self._lock:
+            if self._failed is not None:
+                raise self._panic()
+            self.events.put(("put", work))
 
     def sequencer(self) -> None:
         try:
             while self._turn():
                 pass
         except BaseException as error:
-            # No method of work may raise. If one does, who waits and who comes shall hear of it: nobody else will do the work.
+            # No method of work may raise. If one does, nothing else will do the work.
             self._fail(error)
 
     def _turn(self) -> bool:
         """Does what is to be done now. Whether there may be more."""
         try:
-            event = self.events.get(timeout=IDLE)
+            what, value = self.events.get(timeout=IDLE)
         except queue.Empty:
-            self._look_around()
+            with looking_around() as may:
+                for idler in list(self.idlers) if may else ():
+                    idler.idle()
             return True
-        if event is None:
+        if what == "close":
             self.under_way.put(None)
             return False
-        event()
+        if what == "failed":
+            raise value
+        if what == "put":
+            self._waiting.append(value)
+        else:
+            self._done.add(value)
         # What it refers to shall not live until the next comes.
-        del event
+        del value
         self._advance()
         return True
-
-    def store(self) -> None:
-        while (work := self.under_way.get()) is not None:
-            try:
-                work.wait()
-            except BaseException as error:
-                # The sequencer fails with it.
-                self.events.put(lambda error=error: _throw(error))  # type: ignore[misc]
-                return
-            done, work = id(work), None
-            self.events.put(lambda done=done: self._done.add(done))  # type: ignore[misc]
-
-    def put(self, work: Work) -> None:
-        with self._lock:
-            if self._failed is not None:
-                raise _panic(self._failed)
-            self.events.put(lambda: self.arrive(work))
-
-    def _fail(self, error: BaseException) -> None:
-        log.error("the pipeline has failed", exc_info=error)
-        with self._lock:
-            self._failed = error
-        self.under_way.put(None)
-        with contextlib.suppress(queue.Empty):
-            while True:
-                event = self.events.get_nowait()
-                with contextlib.suppress(Exception):
-                    if event is not None:
-                        event()
-        for work in (*self._begun, *self.waiting):
-            with contextlib.suppress(Exception):
-                work.give_up(_panic(error))
-        self._begun.clear()
-        self.waiting.clear()
-
-    def arrive(self, work: Work) -> None:
-        self.waiting.append(work)
 
     def _advance(self) -> None:
         """Ends what is done and begins what may begin, until nothing changes."""
@@ -207,8 +162,8 @@ class _Stages:
                 self._done.discard(id(work))
                 work.end()
                 self._begun.popleft()
-            elif self.waiting and len(self._begun) < self.waiting[0].room():
-                work = self.waiting.popleft()
+            elif self._waiting and len(self._begun) < self._waiting[0].room():
+                work = self._waiting.popleft()
                 self._begun.append(work)
                 if work.begin():
                     self.under_way.put(work)
@@ -217,10 +172,38 @@ class _Stages:
             else:
                 return
 
-    def _look_around(self) -> None:
-        with looking_around() as may:
-            for idler in list(self.idlers) if may else ():
-                idler.idle()
+    def store(self) -> None:
+        while (work := self.under_way.get()) is not None:
+            try:
+                work.wait()
+            except BaseException as error:
+                # The sequencer fails with it.
+                self.events.put(("failed", error))
+                return
+            done, work = id(work), None
+            self.events.put(("done", done))
+
+    def _panic(self) -> errors.PanickedError:
+        """The error of all work when the pipeline has failed."""
+        panic = errors.PanickedError(f"the pipeline of this group has failed ({self._failed!r}): close the group and join with a new one")
+        panic.__cause__ = self._failed
+        return panic
+
+    def _fail(self, error: BaseException) -> None:
+        log.error("the pipeline has failed", exc_info=error)
+        with self._lock:
+            self._failed = error
+        self.under_way.put(None)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                what, value = self.events.get_nowait()
+                if what == "put":
+                    self._waiting.append(value)
+        for work in (*self._begun, *self._waiting):
+            with contextlib.suppress(Exception):
+                work.give_up(self._panic())
+        self._begun.clear()
+        self._waiting.clear()
 
 
 class Pipeline:
@@ -231,13 +214,11 @@ class Pipeline:
     """
 
     def __init__(self) -> None:
-        self._stages = _Stages()
-        for name, run in (("thc-sequencer", self._stages.sequencer), ("thc-store", self._stages.store)):
-            threading.Thread(target=run, name=name, daemon=True).start()
-
-    def put(self, work: Work) -> None:
+        self._stages = stages = _Stages()
+        self.put = stages.put
         """Appends work. Raises :exc:`thc.PanickedError` if the pipeline has failed."""
-        self._stages.put(work)
+        for name, run in (("thc-sequencer", stages.sequencer), ("thc-store", stages.store)):
+            threading.Thread(target=run, name=name, daemon=True).start()
 
     def ask(self, work: Callable[[], Any]) -> Any:
         """Does work after all that was put before, and returns what it returns or raises."""
@@ -250,7 +231,10 @@ class Pipeline:
         self.ask(lambda: self._stages.idlers.add(idler))
 
     def __del__(self) -> None:
-        self._stages.events.put(None)
+        self._stages.events.put(("close", None))
+
+
+_pipelines: weakref.WeakKeyDictionary[BaseGroup, Pipeline] = weakref.WeakKeyDictionary()
 
 
 def pipeline_of(group: BaseGroup) -> Pipeline:

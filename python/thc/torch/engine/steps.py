@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
 from thc import errors
+from thc.torch.compression.compressor import Compressor, Task
+from thc.torch.compression.selector import CompressorSelector
 from thc.torch.engine.agreement import LOST, Agreement, Route, Wish
 from thc.torch.engine.bucket import Bucket, is_finite
-from thc.torch.compression.selector import CompressorSelector
-from thc.torch.engine.clock import Clock, Span
-from thc.torch.compression.compressor import Compressor
+from thc.torch.engine.clock import Clock
 from thc.torch.engine.fallback import Fallback
 from thc.torch.options import IN_FLIGHT, Options
-from thc.torch.engine.part import EnginePart
-from thc.torch.ranks.exchange import LastCall
+from thc.torch.parts.part import Part, Span
+from thc.torch.ranks.gathering import exchange_halves, tells
 
-__all__ = ["Steps"]
 
 log = logging.getLogger("thc.torch")
 
@@ -26,29 +27,26 @@ log = logging.getLogger("thc.torch")
 class Steps:
     """Does what the agreement wishes. All methods are the sequencer's."""
 
-    def __init__(self, options: Options, fallback: Fallback, selector: CompressorSelector, clock: Clock, parts: Sequence[EnginePart]) -> None:
-        self._options, self._fallback, self._selector, self._parts = options, fallback, selector, parts
+    def __init__(self, options: Options, fallback: Fallback, selector: CompressorSelector, clock: Clock, parts: Sequence[Part]) -> None:
+        self._options, self._fallback, self.selector, self.parts = options, fallback, selector, parts
         self._group, self._peers = fallback.group, fallback.peers
+        self.compressor: Compressor | None = None
+        """What takes buckets to the other ranks, once it is known."""
         self.clock = clock
         self.number = 0
         """Backward passes that are over."""
-        self._last_call = LastCall(self._group, self._peers.rank)
+        self._tells = tells(self._group)
+        """Whether the call that ends a step compares the ranks' counts of steps; an empty call ends it otherwise."""
         self._is_fresh = True
         """Whether no bucket has begun yet. A state may have been loaded, on some ranks only."""
         self.skipped = False
-        """Whether the last step's gradients were not finite on some rank, as far as anybody has looked."""
+        """Whether the last step's gradients were not finite on some rank, as far as they have been looked at."""
         self.looks = False
         """Whether means of the process group are looked at at once; it is a pass over them, which costs as much as some hooks gain."""
         self._unlooked: list[torch.Tensor] = []
-        self._used: Compressor | None = None
-        """What buckets have been given to."""
-        # Of the step under way.
         self._held: list[Bucket] = []
-        """Buckets that training does not have yet."""
-        self._buckets: list[Bucket] = []
+        """Buckets of the step under way that training does not have yet."""
         self._nonfinite = False
-        self._apart: list[int] | None = None
-        """Ranks' counts of steps, if they differ."""
 
     @property
     def agreement(self) -> Agreement:
@@ -60,31 +58,24 @@ class Steps:
         """Why the parameter server counts as lost, or what ended the work."""
         return self._fallback.error
 
-    def _is_timed(self) -> bool:
-        """Whether this step's calls are timed, and so made one by one."""
-        return any(part.is_timed(self.number) for part in self._parts)
-
     # The way of a bucket.
 
     def room(self, bucket: Bucket) -> int:
         """How many buckets may be under way when this one begins, itself among them."""
-        agreement = self.agreement
+        agreement = self._fallback.agreement
         alone = (
             # Ranks agree on a plan, and what an aborted backward pass has left is cleared away.
             bucket.index == 0
+            or self.compressor is None
             # Collectives of the process group: by then all ranks must know whether they have lost the server.
             or agreement.fallback_active
             or agreement.lost
             or bucket.plain
             or bucket.foreign
-            or self._is_timed()
-            or self._selector.choose(bucket).must_be_alone(bucket)
+            or any(part.is_timed for part in self.parts)
+            or self.compressor.must_be_alone(bucket)
         )
         return 1 if alone else IN_FLIGHT
-
-    def is_alone(self, bucket: Bucket) -> bool:
-        """Whether nothing else is under way while a bucket that has begun is."""
-        return bucket.is_last or self._is_timed()
 
     def begin(self, bucket: Bucket) -> Route:
         """A bucket begins. Returns where it goes."""
@@ -94,20 +85,17 @@ class Steps:
             self._held.clear()
             self._begin_step()
         self._held.append(bucket)
-        self._buckets.append(bucket)
-        for part in self._parts:
-            part.begin_bucket(bucket, self.number)
-        route = Route.PEERS if bucket.plain else self.agreement.route(bucket.index, bucket.foreign)
+        route = Route.PEERS if bucket.plain else self._fallback.agreement.route(bucket.index, bucket.foreign)
         if route is Route.COMPARE:
             # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
             route = self.agreement.route_compared(self._fallback.some_rank_lost_it())
             if route is Route.HOLD and self.error is None:
                 self._fallback.error = errors.SilentError("another rank has lost the parameter server")
         is_fresh, self._is_fresh = self._is_fresh, False
-        if is_fresh and route is Route.THC and self._last_call.tells and (self._options.warmup or self._parts):
+        if is_fresh and route is Route.THC and self._tells and (self._options.warmup or self.parts):
             # What the first bucket's call is depends on the step, and calls of different forms say less clearly what is wrong.
             try:
-                self._check_steps(self._last_call.make(self.number))
+                _check_counts(self._gather_counts())
             except LOST as error:
                 if not self._fallback.is_enabled:
                     raise
@@ -115,28 +103,16 @@ class Steps:
                 return Route.HOLD
         return route
 
-    def begin_calls(self, bucket: Bucket) -> Compressor:
-        """A bucket is about to travel through the job. Returns what takes it."""
-        for part in self._parts:
-            part.begin_calls(bucket, self.number)
-        return self.compressor(bucket)
-
-    def compressor(self, bucket: Bucket) -> Compressor:
-        """What takes a bucket to the others."""
-        self._used = self._selector.choose(bucket)
-        return self._used
-
     def average_by_peers(self, bucket: Bucket) -> None:
         """Averages a bucket through the process group."""
-        on_gpu = bucket.ready is not None
         if bucket.mean is not None:
             # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
             bucket.mean(self._fallback.idle if self._fallback.counters is not None and bucket.plain else None)
         else:
-            if on_gpu:
+            if bucket.ready is not None:
                 bucket.ready.synchronize()
             self._peers.mean(bucket.buffer)
-        if on_gpu:
+        if bucket.ready is not None:
             torch.cuda.current_stream(bucket.buffer.device).synchronize()
         if bucket.plain and not self.looks:
             self._unlooked.append(bucket.buffer)
@@ -146,62 +122,48 @@ class Steps:
     def end(self, bucket: Bucket, error: BaseException | None, finite: bool, span: Span | None) -> None:
         """A bucket has been on its way, in that time if it went anywhere."""
         self._fallback.note_progress()
-        if error is not None:
-            self._handle_error(bucket, error)
+        if error is not None and isinstance(error, LOST):
+            # It will not come to the process group either.
+            self._fallback.departures.check()
+        forgoes = [part.end(bucket, span, error) for part in self.parts]
+        if error is not None and not any(forgoes):
+            if not isinstance(error, LOST) or not self._fallback.is_enabled:
+                raise error
+            self._fallback.lose(error)
         if not finite:
             self._nonfinite = True
-        if span is not None:
-            for part in self._parts:
-                part.note_travel(bucket, span, finite)
         bucket.has_ended = True
         if bucket.is_last and not bucket.plain and not self.agreement.fallback_active:
-            for part in self._parts:
+            for part in self.parts:
                 part.end_calls(self._nonfinite)
         self._release(bucket)
         if bucket.is_last:
             self._gather_shares()
             self._end_step(bucket)
 
-    def _handle_error(self, bucket: Bucket, error: BaseException) -> None:
-        """Goes on after a bucket's call has failed, or raises the error."""
-        if isinstance(error, LOST):
-            # It will not come to the process group either.
-            self._fallback.departures.check()
-            if any(part.forgo_mean(bucket, error) for part in self._parts):
-                return
-            if self._fallback.is_enabled:
-                self._fallback.lose(error)
-                return
-        for part in self._parts:
-            part.note_error(error)
-        raise error
-
     def _release(self, bucket: Bucket) -> None:
         """Lets training have the buckets that all ranks have, now that this one is complete."""
-        if bucket.plain:
-            # Complete on all ranks or on none.
-            kept = bucket.index + 1
-        else:
-            kept = self.agreement.complete(bucket.index)
+        # One that goes through the process group is complete on all ranks or on none.
+        kept = bucket.index + 1 if bucket.plain else self._fallback.agreement.complete(bucket.index)
         if bucket.is_last:
             # When training goes on the step is over.
             kept = min(kept, bucket.index)
-        apart = None if self._used is None else self._used.first_apart()
+        apart = None if self.compressor is None else self.compressor.first_apart()
         while self._held and self._held[0].index < (kept if apart is None else min(kept, apart)):
             self._held.pop(0).release()
 
     def _gather_shares(self) -> None:
         """Completes all buckets of a step."""
         try:
-            if self._used is not None:
-                self._used.gather()
+            if self.compressor is not None:
+                self.compressor.gather()
         except LOST as error:
             if not self._fallback.is_enabled:
                 raise
             self._fallback.lose(error)
 
     def fail(self, bucket: Bucket, error: BaseException) -> None:
-        """Something went wrong with a bucket that nothing can be done about: training shall hear of it. Must not raise."""
+        """Something went wrong with a bucket that nothing can be done about: training gets the error. Must not raise."""
         self._fallback.rest()
         self._peers.own.spoil()
         self._fallback.error = error
@@ -227,15 +189,45 @@ class Steps:
     def _begin_step(self) -> None:
         self.agreement.begin_step()
         self._unlooked = []
-        self._buckets.clear()
         self._nonfinite = False
 
-    def _agree(self) -> None:
-        """Does what has to be done before a step is over."""
-        agreement = self.agreement
+    def _end_step(self, last: Bucket) -> None:
+        """Ends a step with its last bucket: all ranks have the same of it."""
+        was_lost = self.agreement.fallback_active
+        counts: list[int] | None = None
+        if last.plain:
+            self.agreement.pass_step()
+        else:
+            self.agreement.finish()
+            try:
+                counts = self._agree()
+            except RuntimeError as error:
+                if self.agreement.lost:
+                    raise errors.SessionError(f"{self.error}; and the process group fails, too: {error}") from error
+                raise
+        self._fallback.rest()
+        _check_counts(counts)
+        self.skipped, self._nonfinite = self._nonfinite, False
+        self.number += 1
+        self.clock.end_step()
+        if was_lost:
+            self._look_for_server()
+        held, self._held = self._held, []
+        for bucket in held:
+            bucket.release()
+
+    def _agree(self) -> list[int] | None:
+        """Does what has to be done before a step is over. Returns all ranks' counts of steps, if the call that ends the step has brought them."""
+        agreement, counts = self.agreement, None
         while agreement.wish is not Wish.NOTHING:
             if agreement.wish is Wish.END:
-                agreement.end_step(self._end_call())
+                try:
+                    counts = self._gather_counts()
+                except LOST as error:
+                    self._fallback.error = error
+                    agreement.end_step(False)
+                else:
+                    agreement.end_step(True)
             elif agreement.wish is Wish.GATHER:
                 rows = self._fallback.gather(agreement.row)
                 if rows is None:
@@ -244,69 +236,14 @@ class Steps:
                     agreement.compare_rows(rows)
             else:
                 self._repeat()
+        return counts
 
-    def _conclude(self) -> None:
-        """Ends a step: all ranks have the same of it."""
-        self.agreement.finish()
-        try:
-            self._agree()
-        except RuntimeError as error:
-            if self.agreement.lost:
-                raise errors.SessionError(f"{self.error}; and the process group fails, too: {error}") from error
-            raise
-
-    def _end_step(self, last: Bucket) -> None:
-        """Ends a step with its last bucket."""
-        was_lost = self.agreement.fallback_active
-        if last.plain:
-            self.agreement.pass_step()
-        else:
-            self._conclude()
-        self._fallback.rest()
-        apart, self._apart = self._apart, None
-        self._check_steps(apart)
-        self._end_backward()
-        if was_lost:
-            self._look_for_server()
-        held, self._held = self._held, []
-        for bucket in held:
-            bucket.release()
-
-    def _check_steps(self, apart: list[int] | None) -> None:
-        """Raises the error of ranks that count different steps."""
-        if apart is not None:
-            counts = ", ".join(f"{number} on rank {rank}" for rank, number in enumerate(apart))
-            raise errors.ConfigError(
-                f"ranks count different steps, modulo 65536: {counts}. Each rank saves and loads its own checkpoint of the hook, and all of the "
-                "same step: call load_state_dict on all ranks"
-            )
-
-    def _end_backward(self) -> None:
-        self.skipped, self._nonfinite = self._nonfinite, False
-        self.number += 1
-        self.clock.end_step()
-        for part in self._parts:
-            part.end_step(self._buckets)
-
-    def _empty_call(self) -> bool:
-        """A call of one packet each way. Whether there was an answer."""
-        try:
+    def _gather_counts(self) -> list[int]:
+        """The call that ends a step, of one packet each way: all ranks' counts of steps, modulo 65536, where the job can tell them."""
+        if not self._tells:
             self._group.allreduce(torch.zeros(1).numpy())
-        except LOST as error:
-            self._fallback.error = error
-            return False
-        return True
-
-    def _end_call(self) -> bool:
-        """The call that ends a step. Whether there was an answer."""
-        if not self._last_call.tells:
-            return self._empty_call()
-        try:
-            self._apart = self._last_call.make(self.number)
-        except LOST as error:
-            self._fallback.error = error
-            return False
-        return True
+            return []
+        return [count for (count,) in exchange_halves(self._group, self._peers.rank, [self.number & 0xFFFF])]
 
     def _repeat(self) -> None:
         """Averages through the process group what some rank lacks of this step."""
@@ -314,16 +251,13 @@ class Steps:
             if bucket.index >= self.agreement.first:
                 bucket.restore()
                 self.average_by_peers(bucket)
-        step = self.number
         self.agreement.finish_repetition()
+        self._go_on_without_server(f" ({self.error})")
+
+    def _go_on_without_server(self, why: str) -> None:
         self._fallback.begin()
         if self._peers.rank == 0:
-            log.warning(
-                "the parameter server is lost (%s): from step %d on, gradients go uncompressed through the "
-                "process group",
-                self.error,
-                step,
-            )
+            log.warning("the parameter server is lost%s: from step %d on, gradients go uncompressed through the process group", why, self.number)
 
     # The server's return.
 
@@ -342,7 +276,7 @@ class Steps:
         """Joins anew; whether all ranks have, and so go on with the server."""
         works = self._fallback.rejoin()
         if works:
-            for part in self._parts:
+            for part in self.parts:
                 part.restart(self.number)
             self._fallback.error = None
         return works
@@ -353,6 +287,83 @@ class Steps:
         if sees_server and self.resume():
             return
         self.agreement.fallback_active = True
-        self._fallback.begin()
-        if self._peers.rank == 0:
-            log.warning("the parameter server is lost: from step %d on, gradients go uncompressed through the process group", step)
+        self._go_on_without_server("")
+
+
+def _check_counts(counts: list[int] | None) -> None:
+    """Raises an error if ranks count different steps."""
+    if counts and len(set(counts)) > 1:
+        each = ", ".join(f"{number} on rank {rank}" for rank, number in enumerate(counts))
+        raise errors.ConfigError(
+            f"ranks count different steps, modulo 65536: {each}. Each rank saves and loads its own checkpoint of the hook, and all of the "
+            "same step: call load_state_dict on all ranks"
+        )
+
+
+@dataclass(eq=False, kw_only=True)
+class BucketTask(Task):
+    """The work of a pipeline that averages a bucket as part of a step: it goes to the compressor, which makes its calls, or through the process group."""
+
+    steps: Steps
+    is_over: bool = False
+    """Whether its calls were over when they had been submitted."""
+    finite: bool = True
+    error: BaseException | None = None
+
+    def room(self) -> int:
+        return self.steps.room(self.bucket)
+
+    def begin(self) -> bool:
+        bucket, steps = self.bucket, self.steps
+        try:
+            if bucket.buffer.is_cuda:
+                # A thread begins with the first GPU, whichever this process has.
+                torch.cuda.set_device(bucket.buffer.device)
+            route = steps.begin(bucket)
+            if route is Route.PEERS or (route is Route.THC and bucket.foreign):
+                self.began = time.perf_counter()
+                steps.average_by_peers(bucket)
+                self.landed = time.perf_counter()
+                return False
+            # Parameters of no coordinates have a bucket of their own where their type is another one.
+            if bucket.foreign or bucket.buffer.numel() == 0:
+                return False
+            if steps.compressor is None:
+                steps.compressor = steps.selector.choose(bucket)
+            if route is Route.HOLD:
+                lost = steps.error if isinstance(steps.error, LOST) else errors.LostError("another rank has lost the parameter server")
+                return steps.compressor.stand_in(self, lost)
+            for part in steps.parts:
+                part.begin(bucket, steps.number)
+            # The sequencer itself works on a bucket that nothing comes after: that saves copies and waking other threads.
+            self.is_over = (bucket.is_last or any(part.is_timed for part in steps.parts)) and not steps.compressor.queues
+            steps.compressor.submit(self, steps.number, self.is_over)
+        except BaseException as error:
+            self.error = error
+            return False
+        if self.is_over:
+            self.wait()
+        return not self.is_over
+
+    def wait(self) -> None:
+        assert self.steps.compressor is not None
+        try:
+            self.finite = self.steps.compressor.finish(self)
+        except BaseException as error:
+            self.error = error
+        self.landed = time.perf_counter()
+
+    def end(self) -> None:
+        self.data = None
+        self.calls = []
+        bucket = self.bucket
+        if bucket.doomed is not None:
+            bucket.release(bucket.doomed)
+            return
+        try:
+            self.steps.end(bucket, self.error, self.finite, (self.began, self.landed) if self.landed else None)
+        except BaseException as error:
+            self.steps.fail(bucket, error)
+
+    def give_up(self, error: BaseException) -> None:
+        self.bucket.release(error)

@@ -11,27 +11,22 @@ from typing import Any
 import torch
 
 from thc import errors
-from thc.torch.engine.bucket import Bucket, Over, PendingCalls
-from thc.torch.compression.compressor import HostCompressor
+from thc.torch.compression.compressor import HostCompressor, Task
 from thc.torch.compression.layout import Layout, share_of, shares_of
-from thc.torch.ranks.peers import wait_for
-from thc.torch.hosts.rails import RailGroup
 from thc.torch.engine.agreement import LOST
-
-__all__ = ["RailCompressor"]
+from thc.torch.engine.bucket import Bucket, Over, wait_for_calls
+from thc.torch.hosts.rails import RailGroup
+from thc.torch.ranks.peers import wait_for
 
 FINE, NOT_FINITE, LOST_IT, FAILED = range(4)
 """What a rank says of its share."""
 
 
-@dataclasses.dataclass
-class _Share:
-    """This rank's share of a bucket, on its way."""
+@dataclasses.dataclass(eq=False, kw_only=True)
+class _Share(Task):
+    """This rank's share of a bucket, as a bucket of its own, on its way in the compressor that averages shares."""
 
     of: Bucket
-    bucket: Bucket
-    """The share as a bucket of its own."""
-    fetched: Any = None
 
 
 class RailCompressor:
@@ -69,7 +64,7 @@ class RailCompressor:
     def _share(self, bucket: Bucket) -> _Share:
         """The share of a bucket, whose numbers are not there yet."""
         layout = self._split(bucket.layout)[1]
-        return _Share(bucket, dataclasses.replace(bucket, layout=layout, copy=None, ready=None))
+        return _Share(bucket=dataclasses.replace(bucket, layout=layout, copy=None, ready=None), of=bucket)
 
     def must_be_alone(self, bucket: Bucket) -> bool:
         share = self._share(bucket).bucket
@@ -82,12 +77,25 @@ class RailCompressor:
         self._stream = self._stream or torch.cuda.Stream(device)
         return torch.cuda.stream(self._stream)
 
-    def fetch(self, bucket: Bucket) -> _Share:
+    def submit(self, task: Task, step: int, wait: bool) -> None:
+        share = self._scatter(task)
+        if share.bucket.layout.length:
+            self._inner().submit(share, step, wait=False)
+        task.began = share.began
+
+    def stand_in(self, task: Task, error: errors.ThcError) -> bool:
+        self._scatter(task).calls = [Over(error)]
+        return True
+
+    def _scatter(self, task: Task) -> _Share:
+        """Sums a bucket inside the host: this rank's share of it."""
+        bucket = task.bucket
         if self._landed and self._landed[0].of.index >= bucket.index:
             # A backward pass has ended half-way.
             self._landed.clear()
         self.gather(bucket.index - self._depth + 1)
         share, shares = self._share(bucket), self._split(bucket.layout)[0]
+        task.data = share
         with self._on_stream(bucket.buffer.device):
             if bucket.ready is not None:
                 self._stream.wait_event(bucket.ready)
@@ -102,22 +110,13 @@ class RailCompressor:
             wait_for(share.bucket.ready.query, self._meanwhile)
         return share
 
-    def submit(self, bucket: Bucket, fetched: _Share, step: int, wait: bool) -> PendingCalls:
-        share = fetched.bucket
-        if not share.layout.length:
-            return PendingCalls()
-        fetched.fetched = self._inner().fetch(share)
-        return self._inner().submit(share, fetched.fetched, step, wait=False)
-
-    def stand_in(self, bucket: Bucket, error: errors.ThcError) -> tuple[_Share, PendingCalls]:
-        return self.fetch(bucket), PendingCalls([Over(error)])
-
-    def store(self, bucket: Bucket, fetched: _Share, pending: PendingCalls) -> bool:
+    def finish(self, task: Task) -> bool:
+        share: _Share = task.data
         state, failed = FINE, None
         try:
-            if fetched.fetched is None:
-                pending.wait()
-            elif not self._inner().store(fetched.bucket, fetched.fetched, pending):
+            if share.data is None:
+                wait_for_calls(share.calls)
+            elif not self._inner().finish(share):
                 state = NOT_FINITE
         except BaseException as error:
             state, failed = LOST_IT if isinstance(error, LOST) else FAILED, error
@@ -127,15 +126,15 @@ class RailCompressor:
             raise failed or error
         if failed is not None:
             raise failed
-        for ill, kind, what in ((FAILED, errors.SessionError, "could not average its share"), (LOST_IT, errors.GivenUpError, "has lost its parameter server")):
+        for ill, kind, what in ((FAILED, errors.SessionError, "could not average its share"), (LOST_IT, errors.LostError, "has lost its parameter server")):
             if ill in told:
                 raise kind(f"rank {self._ranks.ranks[told.index(ill)]} of this host {what}")
         if NOT_FINITE in told:
-            with bucket.on_stream():
-                bucket.buffer.fill_(float("nan"))
+            with task.bucket.on_stream():
+                task.bucket.buffer.fill_(float("nan"))
             return False
-        fetched.fetched = None
-        self._landed.append(fetched)
+        share.data, share.calls = None, []
+        self._landed.append(share)
         return True
 
     def first_apart(self) -> int | None:

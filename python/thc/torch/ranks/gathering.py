@@ -1,19 +1,44 @@
-"""What the ranks of a process group tell each other: numbers, or anything that can be written down. Each is a collective of theirs."""
+"""What ranks send each other: numbers through the job itself, and numbers and objects as collectives of a process group."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
+from thc.base_group import BaseGroup
 from thc.errors import ConfigError
 from thc.rendezvous import addresses_among, data_address, this_host
 
-__all__ = ["Gather", "Gathering", "begin_gather", "gather_numbers", "gather_objects", "shared_store"]
+
+def tells(group: BaseGroup) -> bool:
+    """Whether ranks can tell each other something that way: the job loses nothing, and waits for all."""
+    job = group.job
+    return job.policy == "reliable" and job.quorum >= job.workers
+
+
+def exchange(group: BaseGroup, rank: int, mine: Sequence[int]) -> list[list[int]]:
+    """Every rank's numbers, of 32 bits each, and as many on each rank. It is a call in the order of calls: lost, repeated and given up like
+    any other, and all ranks that have it have the same. Raises what a call raises."""
+    rows = exchange_halves(group, rank, [half for number in mine for half in (number >> 16, number & 0xFFFF)])
+    return [[high << 16 | low for high, low in zip(row[::2], row[1::2])] for row in rows]
+
+
+def exchange_halves(group: BaseGroup, rank: int, mine: Sequence[int]) -> list[list[int]]:
+    """The same with numbers of 16 bits, which the mean of an all-reduce in 32-bit integers keeps exactly."""
+    size = group.workers
+    box = np.zeros((size, len(mine)), dtype=np.float32)
+    box[rank] = mine
+    flat = box.reshape(-1)
+    group.allreduce(flat, mode="raw")
+    found: list[list[int]] = np.rint(flat.astype(np.float64) * size).astype(np.int64).reshape(size, -1).tolist()
+    return found
 
 
 class Gathering:

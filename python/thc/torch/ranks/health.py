@@ -1,7 +1,10 @@
-"""How ranks notice that the parameter server is lost, and that it is back: by a store that rank 0 keeps, and by questions in the background."""
+"""How ranks notice that the parameter server is lost, that it is back, and that another rank has left: by a store that rank 0 keeps, and by questions in
+the background."""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import threading
 import time
 import weakref
@@ -12,9 +15,6 @@ import torch.distributed as dist
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.engine.pipeline import looking_around
-from thc.torch.ranks.departures import Departures
-
-__all__ = ["PeerProbe", "ServerProbe", "StepCounters"]
 
 PEER_PERIOD = 0.5
 """Seconds between two looks at the other ranks."""
@@ -73,6 +73,55 @@ class StepCounters:
             return 0
 
 
+_all: weakref.WeakSet[Departures] = weakref.WeakSet()
+
+
+@atexit.register
+def _leave_all() -> None:
+    for departures in list(_all):
+        departures.leave()
+
+
+class Departures:
+    """Notes in a store that rank 0 keeps; nothing on a rank that does not reach it."""
+
+    def __init__(self, store: Any, use: int, rank: int, size: int) -> None:
+        """``use`` tells those apart that have a store in common."""
+        self._store = None if store is None else dist.PrefixStore(f"departures/{use}", store)
+        self._rank, self._size = rank, size
+        self._has_left = False
+        self.rank: int | None = None
+        """A rank that has left, as far as anybody has looked."""
+        _all.add(self)
+
+    def leave(self) -> None:
+        """This rank makes no further step."""
+        if self._store is not None and not self._has_left:
+            self._has_left = True
+            # Where rank 0 is gone there is nobody to tell.
+            with contextlib.suppress(RuntimeError):
+                self._store.add(str(self._rank), 1)
+                self._store.add("any", 1)
+
+    def look(self) -> bool:
+        """Whether a rank has left."""
+        if self._store is not None and self.rank is None:
+            with contextlib.suppress(RuntimeError):
+                if self._store.add("any", 0) > 0:
+                    self.rank = next((rank for rank in range(self._size) if self._store.add(str(rank), 0) > 0), None)
+        return self.rank is not None
+
+    def check(self) -> None:
+        """Raises :exc:`~thc.MissingError` if a rank is known to have left."""
+        if self.rank is not None:
+            error = errors.MissingError(
+                f"rank {self.rank} has left: its program has ended, or has closed the model's hook, and this rank waits for its gradients; see what it "
+                "said last, and start all ranks again"
+            )
+            error.missing = [self.rank]
+            raise error
+
+
 class PeerProbe:
     """Gives the session up when another rank asks the others to agree that the server is lost, or has left.
 
@@ -82,24 +131,17 @@ class PeerProbe:
 
     def __init__(self, group: BaseGroup, counters: StepCounters | None, departures: Departures) -> None:
         self._group, self._counters, self._departures = group, counters, departures
-        self._since: float | None = None
+        self.since: float | None = None
+        """When the step under way last went on; nothing between steps, or if this rank knows itself that something is wrong."""
         threading.Thread(target=_watch_peers, args=(weakref.ref(self),), name="thc-peer-probe", daemon=True).start()
-
-    def progress(self) -> None:
-        """A step goes on."""
-        self._since = time.monotonic()
-
-    def rest(self) -> None:
-        """A step is over, or this rank knows itself."""
-        self._since = None
 
     def look(self) -> None:
         """Gives the session up if there is reason to."""
-        since = self._since
+        since = self.since
         if since is None or (waited := time.monotonic() - since) < PEER_PERIOD:
             return
         if self._departures.look() or (self._counters is not None and waited > PEER_PATIENCE and self._counters.is_asked()):
-            self._since = None
+            self.since = None
             self._group.give_up()
 
 

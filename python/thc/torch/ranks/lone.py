@@ -9,8 +9,6 @@ from thc.base_group import BaseGroup, Pending, _open
 from thc.errors import ClosedError
 from thc.stats import Job, Stats, Table, Training
 
-__all__ = ["LoneGroup"]
-
 
 class _Over(Pending):
     """A call that was over when it began."""
@@ -32,43 +30,27 @@ class LoneGroup(BaseGroup):
         self.worker, self.workers = 0, 1
         self.ps, self.job_number = "this rank alone", 0
         self.training = Training()
-        self.nmse = {}
         self._calls = self._coordinates = 0
         _open.add(self)
 
     @property
     def job(self) -> Job:
-        return Job(
-            workers=1, quorum=1, policy="reliable", deadline=0.0, bits=32, granularity=1, lane=32, down=32, slots=0, norm_slots=0, block=13, shards=1
-        )
+        return Job.without_server(1, bits=32, granularity=1, lane=32)
 
     @property
     def tables(self) -> list[Table]:
         return []
 
-    def allreduce(self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None) -> Array:
+    def allreduce_async(self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None) -> Pending:
         if self.closed:
             raise ClosedError("the group has been closed")
         self._calls += 1
         self._coordinates += as_f32(array).size
-        return array
-
-    def allreduce_async(self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None) -> Pending:
-        return _Over(self.allreduce(array, mode, feedback, plan))
+        return _Over(array)
 
     def stats(self) -> Stats:
-        known = {"calls": self._calls, "coordinates": self._coordinates}
         device, why = self.compresses_on
-        return Stats.without_packets(**known, device=device, why=why, **self.training.totals(), nmse=dict(self.nmse))
-
-    def give_up(self) -> None:
-        """There is nobody to give up."""
-
-    def find_server(self, patience: float | str = 0.3) -> bool:
-        return True
-
-    def rejoin(self) -> None:
-        """There is nothing to join."""
+        return Stats.without_packets(calls=self._calls, coordinates=self._coordinates, device=device, why=why, **self.training.totals())
 
     @property
     def _library(self) -> Any:
@@ -79,9 +61,6 @@ class LoneGroup(BaseGroup):
 
     def restore_feedback(self, saved: dict[int, bytes]) -> None:
         """Nothing is lost here that could be added later."""
-
-    def reset_feedback(self, key: int | str | None = None) -> None:
-        """There is none."""
 
     def _leave(self, linger: float) -> None:
         _open.discard(self)

@@ -1,4 +1,4 @@
-"""What a hook with ``adapt`` decides while it trains: which tensors are compressed at all, and with which table.
+"""What a hook with ``adapt`` decides while training goes on: which tensors are compressed at all, and with which table.
 
 Ranks agree through the job itself, by all-reduces of 32-bit integers that carry whole numbers without error. So an agreement is one
 more call in the order of calls: it is lost, repeated and given up like any other, and all ranks that have it have the same.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fnmatch
 import math
-import struct
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,42 +17,29 @@ import numpy as np
 import torch
 
 from thc import adapt
-from thc.errors import ConfigError, MismatchError
 from thc.base_group import BaseGroup
-from thc.torch.engine.clock import Span
-from thc.torch.adapt.options import Adapt
-from thc.torch.engine.bucket import Bucket, Caller, PendingCalls
-from thc.torch.ranks.exchange import exchange, tells
+from thc.errors import ConfigError, MismatchError
 from thc.torch.compression.layout import Layout, Segment
-from thc.torch.engine.part import EnginePart
+from thc.torch.engine.bucket import Bucket, PlannedCall, Way
+from thc.torch.parts.part import Part, Span
+from thc.torch.parts.plan import Adapt, Plan, PlanRow
+from thc.torch.parts.tables import NEVER, Prices, Table, agree_threshold, append_run, find_table, join_short, tables_of_job
+from thc.torch.ranks.gathering import exchange, tells
 from thc.torch.ranks.peers import Peers
-from thc.torch.adapt.plan import Plan
-from thc.torch.adapt.prices import Prices
-from thc.torch.adapt.tables import Table, find_table, tables_of_job
-
-__all__ = ["Adaptive"]
 
 RAW = "raw"
-_NEVER = 0xFFFF_FFFF
-"""The threshold when compression never pays."""
-_TICK = 1e-7
-"""Seconds; times are told in these."""
 CHANGED = 0.5
 """By what share a bucket's time must be off for the link to count as another one: then all is measured anew."""
-SHORTEST = 4096
-"""Coordinates of a span; shorter ones would be padding for the most part."""
 LOOKS = 8
 """Steps whose gradients a choice goes by."""
 SETTLE = 2
 """First steps that are not timed: DDP makes its final buckets after the first."""
 
 
-class Adaptive(EnginePart):
-    """The part of an engine that chooses how each tensor travels, and makes the calls of its buckets. All methods run on the sequencer of the
-    group's pipeline."""
+class Adaptive(Part):
+    """Chooses how each tensor travels."""
 
     name = "adapt"
-    one_call = True
     host_reason = "adapt measures and times what the host does"
 
     def __init__(self, options: Adapt, group: BaseGroup, names: Mapping[str, int], excluded: Iterable[str], rank: int, first: int) -> None:
@@ -81,9 +67,7 @@ class Adaptive(EnginePart):
         """By parameter, what a byte costs, if that was measured."""
         self._carried: dict[int, float] = {}
         """By layout, the bytes of its last call."""
-        self._shares: dict[int, float] = {}
-        """By layout, what the way that carries more had of 4 bytes for each coordinate in its last call."""
-        self.table = adapt.ThresholdTable()
+        self.table: adapt.ThresholdTable
         """Times of this rank."""
         self.plans: list[Plan] = []
         self.seconds = 0.0
@@ -100,6 +84,8 @@ class Adaptive(EnginePart):
         """By parameter, the layout that it travels in."""
         self._apart: dict[tuple[int, str], Layout] = {}
         """The layouts of a bucket's parameters, each by itself."""
+        self._step = 0
+        """The step under way."""
         self._begin(first)
 
     def _read_fixed(self, fixed: Mapping[str, int | str]) -> dict[str, int | None]:
@@ -128,9 +114,7 @@ class Adaptive(EnginePart):
         prints = [each for each, in peers.gather([zlib.crc32(text.encode())])]
         other = next((rank for rank, each in enumerate(prints) if each != prints[0]), None)
         if other is not None:
-            raise ConfigError(
-                f"adapt: rank {other} has another model, or other options, than rank 0: all ranks choose for the same parameters"
-            )
+            raise ConfigError(f"adapt: rank {other} has another model, or other options, than rank 0: all ranks choose for the same parameters")
         return made
 
     # Phases: two steps to settle; the warm-up, both ways in turn; for the objective "time" the steps that tell prices; then choices each
@@ -160,20 +144,49 @@ class Adaptive(EnginePart):
         self._before = None
         self._begin(step)
 
-    def begin_bucket(self, bucket: Bucket, step: int) -> None:
-        bucket.sender = self
+    def begin(self, bucket: Bucket, step: int) -> None:
+        layout, self._step = bucket.layout, step
+        for segment in layout.segments:
+            self._bucket[segment.name] = layout.key
+        if bucket.index == 0:
+            if step >= self._next:
+                self._begin_step(step)
+            # In the warm-up, and, to notice another link, in the last steps before a choice.
+            near = self.options.threshold and not self._probes and step >= self._next - LOOKS
+            self.is_timed = step >= self._from and (self.is_warming_up or near)
+        if step < self._from:
+            return
+        if self._rank == 0 and self.options.layerwise and step >= self._next - LOOKS:
+            self._look(bucket)
+        bucket.way = Way(self._plan_spans(layout, step))
+        if self.is_warming_up:
+            bucket.way.alone = [self._plan_alone(layout, segment, step) for segment in layout.segments if segment.length]
 
-    def begin_calls(self, bucket: Bucket, step: int) -> None:
-        for segment in bucket.layout.segments:
-            self._bucket[segment.name] = bucket.layout.key
-        if bucket.index == 0 and step >= self._next:
-            self._begin_step(step)
+    def end(self, bucket: Bucket, span: Span | None, error: BaseException | None) -> bool:
+        if isinstance(error, MismatchError):
+            error.args = (f"{error}; with adapt, also if ranks have different plans: load checkpoints of one step on all",)
+        if error is not None or span is None or bucket.way is None:
+            return False
+        if self._probes and self.prices is not None:
+            self.prices.note_travel(bucket.layout.key, self._carried.get(bucket.layout.key, 0.0), *span)
+        elif bucket.way.alone:
+            for call, (seconds, computed) in zip(bucket.way.alone, bucket.way.seconds):
+                ((length, choice),) = call.spans
+                if not self.never(call.layout.segments[0].name):
+                    self.took(self._step, length, choice == RAW, seconds, min(seconds, computed))
+        elif self.is_timed:
+            self.bucket_took(bucket.layout, span[1] - span[0])
+        return False
+
+    def end_calls(self, nonfinite: bool) -> None:
+        if self._probes and self.prices is not None:
+            self.prices.end_step()
 
     def _begin_step(self, step: int) -> None:
         """Agrees with the others, since it is time; raises what a call raises."""
         started = time.perf_counter()
         if not self._measured:
-            self._agree_threshold()
+            self.threshold = self._before = agree_threshold(self._group, self._rank, self.table, self._before)
             self._measured = True
         if self.prices is not None and not self._probed:
             self._probed = self._probes = True
@@ -190,75 +203,47 @@ class Adaptive(EnginePart):
         """Whether both ways are being timed: then each gradient travels by itself."""
         return not self._measured
 
-    def single_choice(self, name: str, step: int) -> int | str:
-        """How a gradient travels that does so by itself: the id of its table or "raw"."""
+    def _plan_alone(self, layout: Layout, segment: Segment, step: int) -> PlannedCall:
+        """How a gradient travels in a call of its own."""
+        place = (layout.key, segment.name)
+        if place not in self._apart:
+            self._apart[place] = Layout(f"{layout.scope}.alone", [Segment(segment.name, 0, segment.length, True)])
         raw = (step - self._from) % 2 == 0  # SlimGC counts steps from 1: the odd ones
-        return RAW if raw or self.never(name) else self.tables[self._choice[name]].id
+        choice = RAW if raw or self.never(segment.name) else self.tables[self._choice[segment.name]].id
+        return PlannedCall(segment.slice, self._apart[place], [(segment.length, choice)])
 
-    def spans(self, layout: Layout, step: int) -> list[tuple[int, int | str]]:
-        """How a bucket travels in this step: coordinates, and the id of their table or "raw"."""
+    def _plan_spans(self, layout: Layout, step: int) -> list[tuple[int, int | str]]:
+        """How a bucket travels in one call: coordinates, and the id of their table or "raw"."""
         if self._probes and self.prices is not None:
             drawn = self.prices.draw(layout.key, step)
             fixed = self._defaults()
             spans = self._cut(layout, lambda name: fixed[name] if name in self._fixed else drawn)
-        elif self.is_warming_up:
-            spans = [(segment.length, self.single_choice(segment.name, step)) for segment in layout.segments]
         else:
             if layout.key not in self._spans:
                 self._spans[layout.key] = self._cut(layout, self._choice.__getitem__)
             spans = self._spans[layout.key]
         of: dict[int | str, Table] = {table.id: table for table in self.tables}
         self._carried[layout.key] = sum(self._bytes(length, of.get(choice)) for length, choice in spans)
-        wide = {choice: max(table.bits, table.lane) / 32 for choice, table in of.items()}
-        self._shares[layout.key] = sum(length * wide.get(choice, 1.0) for length, choice in spans) / layout.length
         return spans
-
-    def share(self, layout: Layout) -> float:
-        """What a link carries of a bucket of this layout, of 4 bytes for each coordinate, as it has travelled last."""
-        return self._shares.get(layout.key, 1.0)
 
     def _cut(self, layout: Layout, choice_of: Callable[[str], int]) -> list[tuple[int, int | str]]:
         runs: list[tuple[int, int | None]] = []
-
-        def add(length: int, choice: int | None) -> None:
-            if runs and runs[-1][1] == choice:
-                length += runs.pop()[0]
-            runs.append((length, choice))
-
         for segment in layout.segments:
-            add(segment.length, None if self._is_raw(segment.name) else choice_of(segment.name))
-        # Each span is padded to whole packets: a short one goes along with the better neighbour that is compressed, too.
-        while True:
-            short = [at for at, (length, choice) in enumerate(runs) if length < SHORTEST and choice is not None]
-            for at in short:
-                beside = [i for i in (at - 1, at + 1) if 0 <= i < len(runs) and runs[i][1] is not None]
-                if beside:
-                    break
-            else:
-                return [(length, RAW if choice is None else self.tables[choice].id) for length, choice in runs]
-            better = min(beside, key=lambda i: self.tables[runs[i][1] or 0].nmse)
-            joined = [(length, runs[better][1] if i == at else choice) for i, (length, choice) in enumerate(runs)]
-            runs.clear()
-            for length, choice in joined:
-                add(length, choice)
+            append_run(runs, segment.length, None if self._is_raw(segment.name) else choice_of(segment.name))
+        runs = join_short(runs, self.tables)
+        return [(length, RAW if choice is None else self.tables[choice].id) for length, choice in runs]
 
     def never(self, name: str) -> bool:
         """Whether a parameter always travels raw."""
         return name in self._excluded or (name in self._fixed and self._fixed[name] is None)
 
-    def measures(self, step: int) -> bool:
-        """Whether this rank looks at the gradients of a step: rank 0, in the last ones before a choice."""
-        return self._rank == 0 and self.options.layerwise and step >= self._next - LOOKS
-
-    def is_timed(self, step: int) -> bool:
-        # In the warm-up, and, to notice another link, in the last steps before a choice.
-        return self.is_warming_up or (self.options.threshold and not self._probes and step >= self._next - LOOKS)
-
-    def look(self, segments: Sequence[Any], data: torch.Tensor) -> None:
+    def _look(self, bucket: Bucket) -> None:
         """Takes the norms of a bucket's gradients."""
         started = time.perf_counter()
-        for segment in segments:
-            part = data[segment.slice]
+        if bucket.ready is not None:
+            bucket.ready.synchronize()
+        for segment in bucket.layout.segments:
+            part = bucket.buffer[segment.slice].float()
             square = float(torch.dot(part, part))
             if math.isfinite(square):
                 self._squares.setdefault(segment.name, []).append(square)
@@ -277,72 +262,7 @@ class Adaptive(EnginePart):
         """A bucket's call, which was alone, took so long."""
         self._clocks.setdefault(layout.key, []).append(seconds)
 
-    def note_travel(self, bucket: Bucket, span: Span, finite: bool) -> None:
-        if self._probes and self.prices is not None:
-            self.prices.note_travel(bucket.layout.key, self._carried.get(bucket.layout.key, 0.0), *span)
-
-    def note_error(self, error: BaseException) -> None:
-        if isinstance(error, MismatchError):
-            error.args = (f"{error}; with adapt, also if ranks have different plans: load checkpoints of one step on all",)
-
-    def end_step(self, buckets: Sequence[Bucket]) -> None:
-        if self._probes and self.prices is not None:
-            self.prices.end_step()
-
-    # Caller.
-
-    @property
-    def is_trial(self) -> bool:
-        return self.is_warming_up
-
-    def send(self, caller: Caller, pending: PendingCalls, bucket: Bucket, data: torch.Tensor, step: int, wait: bool) -> None:
-        layout = bucket.layout
-        if self.measures(step):
-            self.look(layout.segments, data)
-        spans = self.spans(layout, step)
-        if self.is_warming_up:
-            for segment in layout.segments:
-                self._send_alone(caller, pending, layout, segment, data, step)
-            return
-        started = time.perf_counter()
-        caller.call(pending, data, wait, feedback=caller.key(layout), plan=spans)
-        if wait and self.is_timed(step):
-            self.bucket_took(layout, time.perf_counter() - started)
-
-    def _send_alone(self, caller: Caller, pending: PendingCalls, layout: Layout, segment: Segment, data: torch.Tensor, step: int) -> None:
-        """Has one gradient of a bucket travel in a call of its own, and times it."""
-        if not segment.length:
-            return
-        place = (layout.key, segment.name)
-        if place not in self._apart:
-            self._apart[place] = Layout(f"{layout.scope}.alone", [Segment(segment.name, 0, segment.length, True)])
-        key, choice = caller.key(self._apart[place]), self.single_choice(segment.name, step)
-        computed, started = self._group.stats().compression, time.perf_counter()
-        caller.call(pending, data[segment.slice], True, feedback=key, plan=[(segment.length, choice)])
-        seconds = time.perf_counter() - started
-        if not self.never(segment.name):
-            self.took(step, segment.length, choice == RAW, seconds, min(seconds, self._group.stats().compression - computed))
-
     # Agreements.
-
-    def _exchange(self, mine: Sequence[int]) -> list[list[int]]:
-        return exchange(self._group, self._rank, mine)
-
-    def _agree_threshold(self) -> None:
-        rows = self.table.rows()
-        numbers = []
-        for row in rows:
-            numbers += [row.size, _ticks(row.raw), _ticks(row.compressed), _ticks(row.processing)]
-        tables = []
-        for theirs in self._exchange(numbers or [0]):
-            table = adapt.ThresholdTable()
-            for at in range(0, 4 * len(rows), 4):
-                size, raw, compressed, processing = theirs[at : at + 4]
-                table.record_raw(size, raw * _TICK)
-                table.record_compressed(size, compressed * _TICK, processing * _TICK)
-            tables.append(table)
-        agreed = adapt.ThresholdTable.common_threshold(tables, self._before)
-        self.threshold = self._before = _NEVER if agreed is None else agreed
 
     def _link_changed(self) -> bool:
         """Whether the bucket that takes the most time takes another time than when it was first timed."""
@@ -371,13 +291,12 @@ class Adaptive(EnginePart):
         if self._rank == 0 and layerwise and any(squares):
             choices = self._solve(names, squares)
         own = [int(self._link_changed()), self.threshold if self._rank == 0 else 0]
-        for choice, square in zip(choices, squares):
-            own += [choice, struct.unpack("<I", struct.pack("<f", min(square, 3e38)))[0]] if self._rank == 0 else [0, 0]
-        told = self._exchange(own)
-        first = told[0]
-        self._choice = {name: first[2 + 2 * at] for at, name in enumerate(names)}
+        own += [*choices, *np.minimum(squares, 3e38).astype(np.float32).view(np.uint32).tolist()] if self._rank == 0 else [0] * 2 * len(names)
+        told = exchange(self._group, self._rank, own)
+        first = told[0][2:]
+        self._choice = dict(zip(names, first))
         self._spans.clear()
-        squares = [struct.unpack("<f", struct.pack("<I", first[3 + 2 * at]))[0] for at in range(len(names))]
+        squares = np.array(first[len(names) :], np.uint32).view(np.float32).tolist()
         self._squares.clear()
         self._clocks.clear()
         self.plans.append(self._plan(step, names, squares, time.perf_counter() - started))
@@ -430,24 +349,19 @@ class Adaptive(EnginePart):
 
     def _plan(self, step: int, names: Sequence[str], squares: Sequence[float], seconds: float) -> Plan:
         costs, errors = self._columns(names, squares)
-        raw = [self._is_raw(name) for name in names]
-        def column(of: list[list[float]], otherwise: Callable[[int], float]) -> list[float]:
-            return [otherwise(at) if raw[at] else row[self._choice[names[at]]] for at, row in enumerate(of)]
-        if self.threshold == _NEVER:
+        rows, uniform, bound = [], 0.0, 0.0
+        for name, cost, error in zip(names, costs, errors):
+            chosen, size = self._choice[name], self._sizes[name]
+            if self._is_raw(name):
+                rows.append(PlanRow(name, size, RAW, 0.0, self._bytes(size, None)))
+                uniform += rows[-1].cost
+                continue
+            rows.append(PlanRow(name, size, self.tables[chosen].name, error[chosen], cost[chosen]))
+            uniform, bound = uniform + cost[self._default], bound + error[self._default]
+        why = f"gradients of fewer than {self.threshold} coordinates raw" if self.threshold else ""
+        if self.threshold == NEVER:
             why = "compression does not pay on this link: all raw"
-        else:
-            why = f"gradients of fewer than {self.threshold} coordinates raw" if self.threshold else ""
-        return Plan.from_columns(
-            step,
-            [(name, self._sizes[name]) for name in names],
-            [RAW if raw[at] else self.tables[self._choice[name]].name for at, name in enumerate(names)],
-            column(errors, lambda at: 0.0),
-            column(costs, lambda at: self._bytes(self._sizes[names[at]], None)),
-            uniform=sum(column([[row[self._default]] * len(row) for row in costs], lambda at: self._bytes(self._sizes[names[at]], None))),
-            bound=sum(column([[row[self._default]] * len(row) for row in errors], lambda at: 0.0)),
-            seconds=seconds,
-            why=why,
-        )
+        return Plan(step, rows, uniform, bound, seconds, why)
 
     # Checkpoints.
 
@@ -481,7 +395,3 @@ class Adaptive(EnginePart):
             self._next = max(int(state["next"]), step)
         else:
             self._begin(step)
-
-
-def _ticks(seconds: float) -> int:
-    return min(0xFFFF_FFFE, round(seconds / _TICK))

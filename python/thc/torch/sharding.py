@@ -1,8 +1,10 @@
-"""Sharded models: what is replicated across groups of shards is averaged through THC."""
+"""Models that FSDP2 has sharded: what is replicated across groups of shards is averaged through THC."""
 
 from __future__ import annotations
 
 import functools
+import time
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -11,17 +13,138 @@ import torch.distributed as dist
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.join import Join
+from thc.torch.compression.layout import Layout, Segment
 from thc.torch.engine.bucket import Arrival, Bucket
 from thc.torch.engine.engine import Adapter, Engine
-from thc.torch.ranks.gathering import gather_objects
-from thc.torch.names import named_parameters
 from thc.torch.joining import begin_alike, enter, names_server, scope_of
-from thc.torch.compression.layout import Layout, Segment
+from thc.torch.names import named_parameters
 from thc.torch.options import Compression, Options
+from thc.torch.ranks.gathering import gather_objects
 from thc.torch.ranks.peers import Peers
-from thc.torch.sharding.shard import Part, Shard
 
-__all__ = ["Replicas", "replicate"]
+
+class Part:
+    """This rank's part of one parameter, in one dimension padded to the largest that a rank has."""
+
+    def __init__(self, name: str, parameter: Any) -> None:
+        self.name = name
+        self._parameter = parameter
+        self.size: int = parameter.padded_sharded_param_size.numel()
+        self.produced = False
+        """Whether the backward pass has computed its gradient, which FSDP has not taken yet."""
+        self.held_back = False
+        """Whether its gradient has something in it that was not averaged."""
+
+    @property
+    def trains(self) -> bool:
+        return bool(self._parameter.sharded_param.requires_grad)
+
+    def watch(self) -> None:
+        """Notices when its gradient has been computed; the parameter is whole now."""
+
+        def note(_: torch.Tensor) -> None:
+            self.produced = True
+
+        if self.trains:
+            self._parameter.unsharded_param.register_post_accumulate_grad_hook(note)
+
+    def read(self, flat: torch.Tensor) -> None:
+        """Copies its gradient to its place in a longer one."""
+        grad = self.grad
+        if grad is not None:
+            self._remove_padding(flat, grad).copy_(grad)
+
+    def write(self, flat: torch.Tensor) -> None:
+        """Takes its gradient from there."""
+        grad = self.grad
+        if grad is not None:
+            grad.copy_(self._remove_padding(flat, grad))
+
+    def add(self, flat: torch.Tensor) -> None:
+        """Adds what is there to its gradient."""
+        grad = self.grad
+        if grad is not None:
+            grad.add_(self._remove_padding(flat, grad))
+
+    @property
+    def is_taken_at_once(self) -> bool:
+        """Whether somebody takes its gradient as soon as FSDP has it."""
+        parameter = self._parameter
+        return bool(parameter.offload_to_cpu or getattr(parameter.sharded_param, "_post_accumulate_grad_hooks", None))
+
+    @property
+    def grad(self) -> torch.Tensor | None:
+        """Its gradient, without padding."""
+        grad = self._parameter.sharded_param.grad
+        return None if grad is None else grad._local_tensor.detach()
+
+    def _remove_padding(self, flat: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+        view = flat.view(self._parameter.padded_sharded_param_size)
+        for dimension, size in enumerate(grad.shape):
+            view = view.narrow(dimension, 0, size)
+        return view
+
+
+class Shard:
+    """This rank's part of one module."""
+
+    def __init__(self, scope: str, module: Any, names: dict[int, str]) -> None:
+        """``names`` are those of the model's parameters. Makes the module whole for a moment, as all its ranks must."""
+        self.scope = scope
+        self._groups = _groups(module)
+        self.parts = [Part(names[id(each.sharded_param)], each) for group in self._groups for each in group.fsdp_params]
+        self._layouts: dict[tuple[str, ...], Layout] = {}
+        module.unshard()
+        for part in self.parts:
+            part.watch()
+        module.reshard()
+
+    @property
+    def replicates(self) -> bool:
+        """Whether FSDP itself averages this module's gradients over replicas."""
+        return any(group._is_hsdp for group in self._groups)
+
+    @property
+    def averages(self) -> bool:
+        """Whether this backward pass's gradients are to be averaged: see ``set_requires_all_reduce``."""
+        return all(group.all_reduce_grads for group in self._groups)
+
+    def match_reduced(self, length: int) -> list[Part] | None:
+        """The parameters to which a gradient of this length belongs that FSDP has summed over the shards; ``None`` if that cannot be told."""
+        trained = [part for part in self.parts if part.trains]
+        produced = [part for part in trained if part.produced]
+        for part in produced:
+            part.produced = False
+        return next((parts for parts in (trained, produced) if sum(part.size for part in parts) == length), None)
+
+    def adds_later(self, dtype: torch.dtype) -> bool:
+        """Whether a mean may be added to gradients of this type when FSDP has done with them: it neither divides them after its hook nor hands them
+        on."""
+        if dtype not in (torch.float32, torch.bfloat16) or any(getattr(group, "force_sum_reduction_for_comms", False) for group in self._groups):
+            return False
+        return not any(part.is_taken_at_once for part in self.parts)
+
+    def layout(self, parts: Iterable[Part]) -> Layout:
+        """Their places in a gradient."""
+        parts = list(parts)
+        names = tuple(part.name for part in parts)
+        if names not in self._layouts:
+            segments, at = [], 0
+            for part in parts:
+                segments.append(Segment(part.name, at, part.size, True))
+                at += part.size
+            self._layouts[names] = Layout(self.scope, segments)
+        return self._layouts[names]
+
+
+def _groups(module: Any) -> list[Any]:
+    """What torch calls parameter groups of a module: a list from 2.10 on."""
+    state = module._get_fsdp_state()
+    found = getattr(state, "_fsdp_param_groups", None)
+    if found is None:
+        found = [state._fsdp_param_group]
+    return [group for group in found if group is not None]
+
 
 class _Travelling:
     """Gradients whose mean nobody waits for before the end of the backward pass."""
@@ -94,17 +217,13 @@ class Replicas(Adapter):
         """Has gradients averaged, in place."""
         arrival = Arrival()
         bucket = Bucket(self._index, is_last, flat, [], layout, arrival, None)
-        if flat.device.type == "cuda":
-            bucket.ready = torch.cuda.Event()
-            bucket.ready.record(torch.cuda.current_stream(flat.device))
         if self.engine.fallback.is_enabled and not self.fallback_active:
             key = (layout.key, self._index)
             if key not in self._copies or self._copies[key].dtype != flat.dtype:
                 self._copies[key] = torch.empty_like(flat)
             bucket.copy = self._copies[key].copy_(flat)
-            if bucket.ready is not None:
-                bucket.ready.record(torch.cuda.current_stream(flat.device))
-        self.engine.clock.note_production()
+        bucket.record_ready()
+        self.engine.clock.produced = time.perf_counter()
         self._index = 0 if is_last else self._index + 1
         self.engine.put(bucket)
         return _Travelling(parts, bucket, arrival)
@@ -179,29 +298,19 @@ def replicate(
     compression: Compression = Compression(),
     join: Join = Join(),
 ) -> Replicas:
-    """Averages a model that FSDP2 has sharded over its replicas, through THC; all ranks call it alike.
-
-    ``model`` comes from ``torch.distributed.fsdp.fully_shard`` over the inner dimension of a mesh alone, and
-    ``process_group`` is that of the outer one, the ranks that have the same shard::
+    """Averages a model that FSDP2 has sharded over its replicas, through THC; all ranks call it alike (docs/pytorch.md)::
 
         mesh = init_device_mesh("cuda", (hosts, 8), mesh_dim_names=("replicate", "shard"))
         fully_shard(model, mesh=mesh["shard"])
         thc.torch.replicate(model, mesh.get_group("replicate"))
 
-    With a third, innermost dimension, tensor parallelism is applied before ``fully_shard``. All replicas begin with the parameters and
-    buffers of the first one.
+    All replicas begin with the parameters and buffers of the first one. FSDP sums a module's gradients over its shards as always, and each shard's part
+    is then averaged by a group of its own. While means travel, the backward pass goes on where FSDP lets a mean be added afterwards.
 
-    FSDP sums a module's gradients over its shards as always, and each shard's part is then averaged by a group of its own:
-    ``group``, or one of the server that ``join`` or the environment names, or one whose server these ranks run themselves. What is named is the job of the
-    first shard, and the k-th process group, in the order of their first ranks, has the job whose number is k higher. The options are those of
-    :func:`thc.torch.wrap`; of a compression ``feedback`` counts, besides what the codec takes. A gradient that is not finite becomes NaN on all replicas, and :attr:`Replicas.skipped` tells. f64 gradients go through
-    the process group.
-
-    While means travel, the backward pass goes on: the gradients of a module are zero until it is over, and then have the mean added. Not so those in
-    f16, those that FSDP offloads to the CPU, and those of parameters with hooks of their own for accumulated gradients, which are waited for.
-
-    After ``set_requires_all_reduce(False)`` gradients are summed over the shards alone, backward pass after backward pass, and travel at the end of
-    the one that follows ``set_requires_all_reduce(True)``. Parameters may get gradients in some steps and none in others, on all replicas alike.
+    - ``process_group``: that of the mesh's outer dimension, the ranks that have the same shard.
+    - ``group``, ``over``, ``fallback``, ``device``, ``compression``, ``join``: as for :func:`thc.torch.wrap`. Of a compression ``feedback`` and the codec's
+      fields count. A server that is named has a job for each shard: the k-th process group, in the order of their first ranks, has the job
+      whose number is k higher.
     """
     modules = [each for each in model.modules() if hasattr(each, "set_all_reduce_hook")]
     if not modules:

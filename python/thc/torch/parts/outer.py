@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,17 +12,15 @@ import torch
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.join import Join
-from thc.torch.engine.bucket import is_finite
-from thc.torch.engine.clock import StepClock
-from thc.torch.device.choice import ON_CPU
+from thc.torch.compression.selector import ON_CPU
+from thc.torch.engine.bucket import Piece, is_finite
+from thc.torch.engine.clock import Clock
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.joining import begin_alike, enter, scope_of
-from thc.torch.loops.optimizer_step import replace_step, unscaled
 from thc.torch.options import Compression, Options
+from thc.torch.parts.optimizer_step import replace_step, unscaled
+from thc.torch.parts.part import Part
 from thc.torch.ranks.peers import Peers
-from thc.torch.engine.piece import Piece
-
-__all__ = ["Outer", "nesterov", "outer"]
 
 log = logging.getLogger("thc.torch")
 
@@ -34,7 +32,7 @@ def nesterov(parameters: list[torch.nn.Parameter], rate: float = 0.7, momentum: 
     return torch.optim.SGD(parameters, lr=rate, momentum=momentum, nesterov=True)
 
 
-class _Part:
+class _Fragment:
     """Some neighbouring parameters, which are averaged together."""
 
     def __init__(self, name: str, parameters: list[torch.nn.Parameter], make: MakeOptimizer, offset: int, compressed: bool) -> None:
@@ -68,7 +66,7 @@ class Outer(Adapter):
     def __init__(
         self,
         engine: Engine,
-        clock: StepClock,
+        clock: Clock,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         every: int,
@@ -90,6 +88,7 @@ class Outer(Adapter):
         self._all = list(model.parameters())
         self._make, self._count, self._compressed = make, parts, mode != "raw"
         self._train(self.trained())
+        engine.parts.append(_LoopState(self))
 
     def trained(self) -> list[torch.nn.Parameter]:
         """The parameters that are not frozen now."""
@@ -99,7 +98,7 @@ class Outer(Adapter):
         """Averages these parameters from now on, with outer optimizers that begin."""
         scope = f"outer{scope_of(self.group)}"
         self._parts = [
-            _Part(f"{scope}.{number}", cut, self._make, (number + 1) * self.every // self._count, self._compressed)
+            _Fragment(f"{scope}.{number}", cut, self._make, (number + 1) * self.every // self._count, self._compressed)
             for number, cut in enumerate(_cut(parameters, self._count))
         ]
 
@@ -152,8 +151,7 @@ class Outer(Adapter):
                 self._receive(part)
 
     def resume(self) -> bool:
-        """After the parameter server was lost and is back: takes in what is under way, joins anew and goes on through it. All ranks call it
-        between the same steps; returns, alike on all, whether it worked."""
+        """Takes in what is under way first: see :meth:`thc.torch.Hook.resume`."""
         self.finish()
         return super().resume()
 
@@ -168,7 +166,7 @@ class Outer(Adapter):
                     part.agreed.sub_(part.difference)
             part.write(part.agreed.detach())
 
-    def _send(self, part: _Part) -> None:
+    def _send(self, part: _Fragment) -> None:
         if part.piece.under_way:
             self._receive(part)
         part.sent = part.read()
@@ -176,7 +174,7 @@ class Outer(Adapter):
         self.engine.begin([part.piece])
         part.due = self.steps + self.delay
 
-    def _receive(self, part: _Part) -> None:
+    def _receive(self, part: _Fragment) -> None:
         """The outer step. What this rank's inner steps have done since the difference was taken stays on top of its result."""
         sent = part.sent
         if not self._average(part):
@@ -187,7 +185,7 @@ class Outer(Adapter):
         part.agreed.grad = None
         part.write(part.agreed.detach() + (part.read() - sent) if self.delay else part.agreed.detach())
 
-    def _average(self, part: _Part) -> bool:
+    def _average(self, part: _Fragment) -> bool:
         """Waits for the mean of the difference under way; whether it is finite."""
         part.sent = None
         with self._clock.measure_wait():
@@ -198,7 +196,7 @@ class Outer(Adapter):
         self.rounds += 1
         return True
 
-    def _skip(self, part: _Part) -> None:
+    def _skip(self, part: _Fragment) -> None:
         """Some rank's parameters were not finite: that one starts again from those of all."""
         self.skipped += 1
         if bool(torch.isfinite(part.read()).all()):
@@ -212,25 +210,39 @@ class Outer(Adapter):
         """For a checkpoint, on every rank its own, beside those of model and optimizer. All ranks call it between the same
         steps: what is under way is taken in first."""
         self.finish()
+        return self.engine.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where :meth:`state_dict` was called; all ranks, with checkpoints of one step."""
+        self.finish()
+        self.engine.load_state_dict(state)
+
+
+class _LoopState(Part):
+    """What a checkpoint has of an outer loop."""
+
+    name = "outer"
+
+    def __init__(self, loop: Outer) -> None:
+        self._loop = loop
+
+    def state_dict(self) -> dict[str, Any]:
         return {
-            "steps": self.steps,
-            "agreed": [part.agreed.detach().clone() for part in self._parts],
-            "optimizers": [part.optimizer.state_dict() for part in self._parts],
-            "feedback": self.group.save_feedback(),
+            "steps": self._loop.steps,
+            "agreed": [part.agreed.detach().clone() for part in self._loop._parts],
+            "optimizers": [part.optimizer.state_dict() for part in self._loop._parts],
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where :meth:`state_dict` was called; all ranks, with checkpoints of one step."""
-        sizes, given = [len(part.agreed) for part in self._parts], [len(each) for each in state["agreed"]]
+    def load_state_dict(self, state: Mapping[str, Any], step: int) -> None:
+        parts = self._loop._parts
+        sizes, given = [len(part.agreed) for part in parts], [len(each) for each in state["agreed"]]
         if sizes != given:
             raise errors.ConfigError(f"the checkpoint has parts of {given} parameters, this model of {sizes}: load it with the same model and parts")
-        self.finish()
-        self.steps = int(state["steps"])
-        for part, agreed, saved in zip(self._parts, state["agreed"], state["optimizers"]):
+        self._loop.steps = int(state["steps"])
+        for part, agreed, saved in zip(parts, state["agreed"], state["optimizers"]):
             with torch.no_grad():
                 part.agreed.copy_(agreed)
             part.optimizer.load_state_dict(saved)
-        self.group.restore_feedback(state["feedback"])
 
 
 def outer(
@@ -249,10 +261,7 @@ def outer(
     compression: Compression = Compression(),
     join: Join = Join(),
 ) -> Outer:
-    """Trains ranks by themselves and averages what they have learnt every so many steps: DiLoCo's outer loop, for slow links.
-
-    ``model`` is a plain module, the same on all ranks (rank 0's parameters and buffers are copied), and not one of
-    DistributedDataParallel; ``optimizer`` its own one, whose ``step`` from now on does the outer loop's part, too::
+    """Trains ranks by themselves and averages what they have learnt every so many steps: DiLoCo's outer loop, for slow links (docs/pytorch.md)::
 
         loop = thc.torch.outer(model, optimizer, every=50)
         for batch in batches:                       # each rank its own
@@ -261,17 +270,15 @@ def outer(
             optimizer.zero_grad()
         loop.agree()                                # the same parameters everywhere
 
-    Every ``every`` inner steps the difference between the last common parameters and this rank's, averaged by THC with error
-    feedback, is the gradient of an ``outer`` optimizer (:func:`nesterov`; or a function from a list of parameters to an optimizer). With
-    ``parts`` the parameters are cut into as many pieces that take turns, so that the link carries something all the time.
-    Inner steps go on while a difference travels: its result is taken in ``delay`` steps later (by default as many as there
-    are between two parts, at most 10; 0: the ranks wait), and what the rank has done since stays on top of it. That a result is
-    taken in after a fixed number of steps keeps the common parameters the same on all ranks, bit for bit.
+    Every ``every`` inner steps the difference between the last common parameters and this rank's, averaged by THC with error feedback, is the gradient
+    of an outer optimizer. A result is taken in after a fixed number of steps, so that the common parameters are the same on all ranks, bit for bit.
 
-    Parameters may be frozen and unfrozen between steps, on all ranks alike: all ranks then take the mean of theirs, and the outer optimizer
-    begins anew. A rank whose parameters are not finite goes on from the common ones. When the server is lost, differences go on through the process
-    group, as with :func:`thc.torch.wrap`; with ``fallback=False`` :exc:`~thc.SessionError` or :exc:`~thc.NetworkError` are raised from ``optimizer.step``. ``mode="raw"`` averages exactly. ``group``,
-    ``over``, ``fallback``, ``compression`` and ``join`` are those of :func:`thc.torch.wrap`; of a compression that counts which the codec takes.
+    - ``model``: a plain module; all ranks begin with rank 0's parameters and buffers.
+    - ``outer``: makes the outer optimizer from a list of parameters [:func:`nesterov`].
+    - ``parts``: into so many pieces the parameters are cut, which take turns.
+    - ``delay``: inner steps that go on while a difference travels [as many as there are between two parts, at most 10]; with 0 the ranks wait.
+    - ``mode``: ``"raw"`` averages exactly.
+    - ``group``, ``over``, ``fallback``, ``compression``, ``join``: as for :func:`thc.torch.wrap`. Of a compression the codec's fields count.
     """
     if isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise errors.ConfigError("outer takes the module itself: DistributedDataParallel would average every gradient as well")
@@ -292,7 +299,7 @@ def outer(
     compression.only("outer")
     group = enter(process_group, group, over, compression, join, every=every, parts=parts, delay=delay, mode=mode, fallback=fallback)
     begin_alike(model, process_group)
-    clock = StepClock(group.training)
+    clock = Clock(group.training, by_optimizer=True)
     kept = Options.of(compression, group, feedback=mode != "raw", fallback=fallback, device="cpu")
     engine = Engine(group, kept, Peers(process_group), clock, ON_CPU)
     made = Outer(engine, clock, model, optimizer, every, outer, parts, delay, mode)

@@ -15,19 +15,17 @@ from torch.nn.parallel import DistributedDataParallel
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.join import Join
-from thc.torch.adapt.adaptive import Adaptive
-from thc.torch.device.choice import ON_CPU
-from thc.torch.engine.bucket import is_finite
-from thc.torch.engine.clock import StepClock
+from thc.torch.compression.selector import ON_CPU
+from thc.torch.engine.bucket import Piece, is_finite
+from thc.torch.engine.clock import Clock
 from thc.torch.engine.engine import Adapter, Engine
-from thc.torch.engine.piece import Piece
 from thc.torch.joining import begin_alike, enter, scope_of
-from thc.torch.loops.optimizer_step import replace_step, unscaled
 from thc.torch.names import named_parameters
 from thc.torch.options import Compression, Options
+from thc.torch.parts.adaptive import Adaptive
+from thc.torch.parts.optimizer_step import replace_step, unscaled
+from thc.torch.parts.part import Part
 from thc.torch.ranks.peers import Peers
-
-__all__ = ["Gradients", "LocalOptimizer", "Overlap", "Trial", "cut_gradients", "overlap"]
 
 MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 
@@ -38,7 +36,7 @@ class Overlap(Adapter):
     def __init__(
         self,
         engine: Engine,
-        clock: StepClock,
+        clock: Clock,
         optimizer: torch.optim.Optimizer,
         local: Trial | LocalOptimizer | None,
         rate: float | None,
@@ -71,7 +69,7 @@ class Overlap(Adapter):
         trained = {p for group in self._optimizer.param_groups for p in group["params"] if p.requires_grad}
         if trained == set(self._parameters):
             return
-        if self.engine.parts:
+        if self.engine.options.adapt is not None:
             raise errors.ConfigError("other parameters are trained than when adapt chose how each travels: call overlap anew with a new optimizer")
         self.settle()
         self._train(self._names())
@@ -97,8 +95,7 @@ class Overlap(Adapter):
             self._local_update(factor)
 
     def resume(self) -> bool:
-        """After the parameter server was lost and is back: settles, joins anew and goes on compressed. All ranks call it between the same
-        steps; returns, alike on all, whether it worked."""
+        """Settles first: see :meth:`thc.torch.Hook.resume`."""
         self.settle()
         return super().resume()
 
@@ -119,23 +116,13 @@ class Overlap(Adapter):
         feedback by parameter, with ``adapt`` the choices, the state of ``loc_optimizer``. It settles, so all ranks call it between the
         same steps."""
         self.settle()
-        state = self.engine.state_dict()
-        averaged, state["steps"] = state["steps"], self.steps
-        if "adapt" in state:
-            # Choices go by the engine's steps.
-            state["averaged"] = averaged
-        return state | {"local": self._local.state_dict()} if isinstance(self._local, LocalOptimizer) else state
+        return self.engine.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where :meth:`state_dict` was called; all ranks, with checkpoints of one step, and before model and optimizer load theirs."""
         self.settle()
-        self.steps = int(state["steps"])
-        mine = {key: state[key] for key in ("feedback", "adapt") if key in state}
-        if any(part.name in state for part in self.engine.parts):
-            mine["steps"] = state["averaged"]
-        self.engine.load_state_dict(mine)
-        if isinstance(self._local, LocalOptimizer) and "local" in state:
-            self._local.load_state_dict(state["local"])
+        self.engine.load_state_dict(state)
+        self.steps = self.engine.steps.number
 
     def _begin_from_the_model(self) -> None:
         """Nothing is under way, so the model has the common parameters, perhaps from a checkpoint."""
@@ -189,15 +176,7 @@ def overlap(
     compression: Compression = Compression(),
     join: Join = Join(),
 ) -> Overlap:
-    """Hides the averaging of gradients behind the next step, by SlimGC's model backup; all ranks call it alike.
-
-    ``optimizer.step`` then starts to average this step's gradients and does not wait: the next step computes its gradients at
-
-        w' = w - loc_lr · g,    with g this rank's own gradient of this step,
-
-    or, with momentum and the like, at what the optimizer would make of w by g in its present state, while the mean travels. When it has come, at the next ``optimizer.step``, the optimizer updates the common parameters w
-    by it: they are kept aside, are the same on all ranks bit for bit, and are exactly one step behind. ``settle()`` puts
-    them into the model, as before an evaluation or a checkpoint::
+    """Hides the averaging of gradients behind the next step, by SlimGC's model backup; all ranks call it alike (docs/pytorch.md)::
 
         loop = thc.torch.overlap(model, optimizer)
         for batch in batches:
@@ -206,18 +185,16 @@ def overlap(
             optimizer.zero_grad()
         loop.settle()
 
-    ``loc_lr`` is the rate of the local update (the optimizer's own by default), ``loc_optimizer`` makes an optimizer for it, with a state of
-    its own, from a list of parameter groups. ``backup=False`` leaves the local update out: gradients are computed at parameters one step old.
+    ``optimizer.step`` starts to average this step's gradients and does not wait: the next step computes its gradients at what the optimizer in its
+    present state would make of the parameters by this rank's own gradients. When the mean has come, at the next ``optimizer.step``, the optimizer
+    updates the common parameters by it: they are the same on all ranks bit for bit, and one step behind.
 
-    ``group``, ``over``, ``fallback``, ``compression`` and ``join`` are those of :func:`thc.torch.wrap`. Of a compression ``feedback`` counts, which is on
-    by default, and ``adapt``, besides what the codec takes.
-
-    ``model`` is a plain module or one of DistributedDataParallel, which then averages nothing itself. Gradients may be accumulated
-    and clipped before the step (each rank its own), schedulers work, and so does a ``GradScaler``: a step whose gradients are
-    not finite on some rank is left out on all, and :attr:`Overlap.skipped` counts it. Hooks of the optimizer's step are called by the update by
-    the mean, not by the local one. When the server is lost training goes on through the
-    process group, as with :func:`thc.torch.wrap`; with ``fallback=False`` it raises from ``optimizer.step``. It
-    takes memory for the backup, the optimizer's state once more and two gradients (one without ``fallback``).
+    - ``model``: a plain module, or one of DistributedDataParallel, which then averages nothing itself.
+    - ``backup``: False leaves the local update out: gradients are computed at parameters one step old.
+    - ``loc_lr``: the rate of the local update [the optimizer's own].
+    - ``loc_optimizer``: makes an optimizer for the local update, with a state of its own, from a list of parameter groups.
+    - ``group``, ``over``, ``fallback``, ``compression``, ``join``: as for :func:`thc.torch.wrap`. Of a compression ``feedback``, which is on by default,
+      ``adapt`` and the codec's fields count.
     """
     if isinstance(model, DistributedDataParallel):
         if process_group is None and model.process_group is not dist.group.WORLD:
@@ -235,12 +212,14 @@ def overlap(
     local: Trial | LocalOptimizer | None = None
     if backup:
         local = Trial(optimizer, optimizer.step) if loc_optimizer is None else LocalOptimizer(optimizer, loc_optimizer)
-    clock = StepClock(group.training)
+    clock = Clock(group.training, by_optimizer=True)
     kept = Options.of(compression, group, feedback=True, fallback=fallback, device="cpu")
     peers = Peers(process_group)
     engine = Engine(group, kept, peers, clock, ON_CPU)
     if kept.adapt is not None:
         engine.parts.append(Adaptive.create(kept.adapt, group, peers, {name: p.numel() for p, name in names().items()}))
+    if isinstance(local, LocalOptimizer):
+        engine.parts.append(local)
     made = Overlap(engine, clock, optimizer, local, loc_lr, names)
 
     def step(closure: Callable[[], Any] | None = None) -> Any:
@@ -319,8 +298,10 @@ class Trial:
         return held.copy_(value)
 
 
-class LocalOptimizer:
+class LocalOptimizer(Part):
     """Another optimizer for the same groups of parameters, with no state in common."""
+
+    name = "local"
 
     def __init__(self, optimizer: torch.optim.Optimizer, make: Callable[[list[dict[str, Any]]], torch.optim.Optimizer]) -> None:
         self._optimizer = optimizer
@@ -336,8 +317,8 @@ class LocalOptimizer:
         found: dict[str, Any] = self._own.state_dict()
         return found
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._own.load_state_dict(state)
+    def load_state_dict(self, state: Mapping[str, Any], step: int) -> None:
+        self._own.load_state_dict(dict(state))
 
 
 PIECE = 1 << 22

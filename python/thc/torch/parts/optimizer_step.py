@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["replace_step", "unscaled"]
-
 
 def replace_step(optimizer: torch.optim.Optimizer, step: Callable[..., Any]) -> Callable[..., Any]:
     """From now on ``optimizer.step(...)`` is ``step(...)``. Returns what it was."""

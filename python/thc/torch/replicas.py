@@ -13,9 +13,8 @@ from thc.errors import ConfigError, ReplicasError
 from thc.torch.names import named_parameters, unwrapped
 from thc.torch.ranks.gathering import gather_numbers
 
-log = logging.getLogger("thc.torch")
 
-__all__ = ["DigestOf", "check_replicas"]
+log = logging.getLogger("thc.torch")
 
 CHUNK = 1 << 20
 """Elements that are digested together."""

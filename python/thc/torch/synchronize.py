@@ -10,14 +10,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from thc.errors import ConfigError
 from thc.base_group import BaseGroup
-from thc.torch.ranks.gathering import gather_numbers
+from thc.errors import ConfigError
 from thc.torch.ddp.wrap import hook_of
+from thc.torch.ranks.gathering import gather_numbers
 
-__all__ = ["broadcast_tensors", "sync_parameters", "tensors_of"]
-
-CHUNK = 1 << 22
+TOGETHER = 1 << 22
 """Elements that are sent together."""
 
 
@@ -101,7 +99,7 @@ def broadcast_tensors(tensors: Iterable[torch.Tensor], source: int, process_grou
     for tensor in tensors:
         kind = (tensor.dtype, tensor.device)
         group = waiting.setdefault(kind, [])
-        if group and sum(t.numel() for t in group) + tensor.numel() > CHUNK:
+        if group and sum(t.numel() for t in group) + tensor.numel() > TOGETHER:
             send(group)
             group = waiting[kind] = []
         group.append(tensor)

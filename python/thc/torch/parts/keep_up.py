@@ -2,26 +2,128 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_map_only
 
+from thc import errors
+from thc.base_group import BaseGroup
 from thc.errors import ConfigError, SessionError
 from thc.torch.ddp.hook import Hook
 from thc.torch.ddp.wrap import hook_of
+from thc.torch.engine.agreement import LOST
+from thc.torch.engine.bucket import Bucket
 from thc.torch.hosts.rails import RailGroup
+from thc.torch.parts.part import Part, Span
 from thc.torch.ranks.gathering import Gather, shared_store
-from thc.torch.ranks.own_groups import time_out
-from thc.torch.replicas.pace import PERIOD, Meetings, Pace
-from thc.torch.replicas.synchronize import broadcast_tensors, tensors_of
+from thc.torch.ranks.peers import time_out
+from thc.torch.synchronize import broadcast_tensors, tensors_of
 
-__all__ = ["KeepUp", "keep_up", "pack_state", "unpack_state"]
+
+PERIOD = 0.1
+"""Seconds between two looks at whether a rank waits for the others."""
+
+
+class Meetings:
+    """In a store that rank 0 keeps: which ranks have stopped because they are behind, and whether the others have come to meet them."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = dist.PrefixStore("meetings", store)
+        self._round = 0
+        self._looked = 0.0
+
+    def stop(self, most: int) -> bool:
+        """This rank is behind and waits for the others, who hear of it: if no more than so many ranks do. Whether it does."""
+        if self._store.add(f"{self._round}/stopped", 1) <= most:
+            return True
+        self._store.add(f"{self._round}/stopped", -1)
+        return False
+
+    def lose(self) -> None:
+        """This rank can go no further: it has lost the parameter server."""
+        self._store.add(f"{self._round}/lost", 1)
+
+    def arrive(self) -> None:
+        """This rank has come to meet the others."""
+        self._store.add(f"{self._round}/come", 1)
+
+    def stopped_ranks(self) -> int:
+        """How many ranks go no further."""
+        return sum(int(self._store.add(f"{self._round}/{why}", 0)) for why in ("stopped", "lost"))
+
+    def has_begun(self) -> bool:
+        """Whether some rank has come."""
+        return bool(self._store.add(f"{self._round}/come", 0) > 0)
+
+    def is_wanted(self) -> bool:
+        """Whether a rank has stopped, as of a moment ago: the store is looked into now and then only."""
+        if time.monotonic() - self._looked < PERIOD:
+            return False
+        self._looked = time.monotonic()
+        return self.stopped_ranks() > 0
+
+    def end(self) -> None:
+        """They have met: on all ranks alike."""
+        self._round += 1
+
+
+class Pace(Part):
+    """What an engine sees of this. In a job with a quorum a rank that comes too late has no mean, and is behind until it
+    gets the others' parameters.
+
+    A step ends with a call of two numbers: whether some rank waits to be met, and whether gradients were not finite. Every rank that has the result of
+    that call has the same as all others who have it, so all of these stop after the same step; a rank without it is behind and stops, too.
+    """
+
+    def __init__(self, group: BaseGroup, meetings: Meetings) -> None:
+        self._group, self._meetings = group, meetings
+        self.error: errors.ThcError | None = None
+        """Why the parameter server counts as lost, if it does."""
+        self.begin_anew()
+
+    def restart(self, step: int) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """All have met, and are alike."""
+        self.behind = self.is_due = False
+        """Whether this rank lacks part of a mean; whether all are to meet before the next step."""
+        self.error = None
+        self._lost = self._group.stats().lost
+
+    def _lose(self, error: errors.ThcError) -> None:
+        self.behind, self.error = True, error
+
+    def end(self, bucket: Bucket, span: Span | None, error: BaseException | None) -> bool:
+        if not isinstance(error, LOST):
+            return False
+        self._lose(error)
+        with bucket.on_stream():
+            bucket.buffer.zero_()
+        return True
+
+    def end_calls(self, nonfinite: bool) -> None:
+        if self.error is not None:
+            return
+        call = np.array([self._meetings.is_wanted(), nonfinite], np.float32)
+        try:
+            self._group.allreduce(call, mode="raw")
+        except LOST as error:
+            self._lose(error)
+            return
+        lost, self._lost = self._lost, self._group.stats().lost
+        self.behind |= self._lost > lost
+        self.is_due = bool(call[0] > 0)
+        # Whoever was in time has failed, or has not, as all others. The share is of those.
+        self.behind |= nonfinite and bool(call[1] < 0.999)
+
 
 PATIENCE = 10.0
 """Seconds that the store may take to answer."""
@@ -152,11 +254,12 @@ class KeepUp:
             state["groups"] = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
         if self._scheduler is not None:
             state["scheduler"] = self._scheduler.state_dict()
-        box = [pack_state(state)] if dist.get_rank() == source else [b""]
+        # On the CPU: another rank has another GPU.
+        box = [tree_map_only(torch.Tensor, torch.Tensor.cpu, state)]
         dist.broadcast_object_list(box, source, group=self._group)
         if dist.get_rank() == source:
             return
-        found = unpack_state(box[0])
+        found = box[0]
         if optimizer is not None:
             if found["optimizer"] is not None:
                 optimizer.load_state_dict(found["optimizer"])
@@ -168,7 +271,7 @@ class KeepUp:
 
 def keep_up(model: DistributedDataParallel, optimizer: torch.optim.Optimizer | None = None, scheduler: Any = None) -> KeepUp:
     """Trains at the pace of a quorum: no step waits for a rank that is late. All ranks call it alike, after :func:`thc.torch.wrap` in a job
-    with a quorum::
+    with a quorum (docs/pytorch.md)::
 
         model = thc.torch.wrap(DistributedDataParallel(model), join=thc.torch.Join(server={"quorum": 7}))   # of 8 ranks
         keep = thc.torch.keep_up(model, optimizer, scheduler)
@@ -178,16 +281,9 @@ def keep_up(model: DistributedDataParallel, optimizer: torch.optim.Optimizer | N
             optimizer.zero_grad()
         keep.finish()                                                                           # the same parameters on all ranks
 
-    A mean is that of the ranks that were in time, the same bits for all that have it. A rank that was too late lacks it, so its parameters
-    are others. It stops before its next step; the others hear of that with the end of one of theirs, wait for a moment, and it goes on from
-    their parameters, optimizer and scheduler, at their step: :meth:`KeepUp.steps` leaves out as many of its batches. When the others cannot end
-    theirs, for a further rank is late and they are too few without this one, it makes one more step with them. A rank that is late
-    again at once waits twice as long until it returns again, for up to a minute, and trains by itself meanwhile, without effect.
-
-    It does not matter which rank is late; rank 0 may be, as when it evaluates. When the server is lost, all meet, and go on through the process group, as
-    with :func:`thc.torch.wrap`; the steps in between have part of their means only. The server is taken back when it is there again.
-
-    A quorum needs one server: with a share on each host there is none below all ranks (docs/protocol.md, P21).
+    A mean is that of the ranks that were in time, the same bits for all that have it. A rank that was too late lacks it: that rank stops before its next
+    step, the others come to meet it, and it goes on from their parameters, optimizer and scheduler, at their step. A rank that is late again at once
+    waits twice as long until it returns, for up to a minute, and trains by itself meanwhile, without effect.
     """
     hook = hook_of(model)
     job = hook.group.job
@@ -214,46 +310,3 @@ def keep_up(model: DistributedDataParallel, optimizer: torch.optim.Optimizer | N
     if "" in gather.gather("" if store is None else "found"):
         raise ConfigError("some rank does not reach the store of rank 0: check MASTER_ADDR")
     return KeepUp(model, optimizer, scheduler, hook, Meetings(store))
-
-
-def pack_state(state: Any) -> bytes:
-    """What a state is made of as JSON, and the bytes of its tensors behind that; nothing that could be a program, as pickles are."""
-    tensors: list[bytes] = []
-
-    def taken_apart(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            flat = value.detach().cpu().contiguous().reshape(-1)
-            data = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
-            tensors.append(data)
-            return {"tensor": [str(value.dtype).removeprefix("torch."), list(value.shape), len(data)]}
-        if isinstance(value, dict):
-            return {"dict": [[key, taken_apart(each)] for key, each in value.items()]}
-        if isinstance(value, (list, tuple)):
-            return {type(value).__name__: [taken_apart(each) for each in value]}
-        if value is None or isinstance(value, (bool, int, float, str)):
-            return {"is": value}
-        raise ConfigError(f"the state of model or optimizer has a {type(value).__name__}: keep_up sends tensors, numbers and text")
-
-    head = json.dumps(taken_apart(state)).encode()
-    return b"".join([len(head).to_bytes(8, "little"), head, *tensors])
-
-
-def unpack_state(data: bytes) -> Any:
-    at = 8 + int.from_bytes(data[:8], "little")
-
-    def put_together(part: dict[str, Any]) -> Any:
-        nonlocal at
-        ((kind, value),) = part.items()
-        if kind == "tensor":
-            name, shape, length = value
-            dtype = getattr(torch, name)
-            raw = bytearray(data[at : at + length])
-            at += length
-            return torch.frombuffer(raw, dtype=dtype).reshape(shape) if length else torch.empty(shape, dtype=dtype)
-        if kind == "dict":
-            return {key: put_together(each) for key, each in value}
-        if kind in ("list", "tuple"):
-            return (list if kind == "list" else tuple)(put_together(each) for each in value)
-        return value
-
-    return put_together(json.loads(data[8:at]))

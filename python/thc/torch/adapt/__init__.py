@@ -1,1 +1,0 @@
-"""The part of an engine that chooses how each tensor travels."""

@@ -1,1 +1,0 @@
-"""The adapters that take an optimizer's step: a model backup, and an outer loop."""

@@ -1,1 +1,0 @@
-"""Ranks that have the same parameters, and stay so."""

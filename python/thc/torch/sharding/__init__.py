@@ -1,1 +1,0 @@
-"""Models that FSDP2 has sharded, and their replicas."""
