@@ -4,14 +4,12 @@
 //! - [`layerwise`] chooses a compression for each layer, so that all layers together cost the least and lose no more than
 //!   a bound (L-GreCo, sections 3 and 4).
 //! - [`thc`] computes the cost and the error of a lookup table in closed form.
-//! - [`accordion`] finds the layers in a critical regime, as a source of that bound.
 //! - [`buckets`] estimates the time that a byte costs, by bucket, so that time can be the objective.
 //! - [`threshold`] finds the size from which on compression pays (SlimGC, section 3.3).
 //! - [`row`] measures how well communication is hidden behind computing (AQGB, section 3).
 //! - [`ratio`] decides how much of a gradient to send so that it arrives in time (AQGB, section 4.3).
 #![forbid(unsafe_code)]
 
-pub mod accordion;
 pub mod buckets;
 pub mod error;
 pub mod layerwise;
