@@ -38,7 +38,6 @@ const LONG: &[(&str, &str)] = &[];
 
 /// Traits with one implementation, and why.
 const SINGLE: &[(&str, &str)] = &[
-    ("dataplane/config/src/values/textual.rs: Textual", "a macro implements it for each value"),
     ("dataplane/protocol/src/worker/mod.rs: Events", "tests and fuzzers have the others"),
     ("dataplane/ps/src/exchange.rs: PacketHandler", "tests and benches have the others"),
     ("dataplane/worker/src/engine/loan.rs: Loan", "whatever can be read and sent has it"),

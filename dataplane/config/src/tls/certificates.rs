@@ -41,33 +41,26 @@ fn config(
     parsed: Parsed,
     protocol: &[u8],
 ) -> Result<ServerConfig, CertificateError> {
-    let pair = |message: String| CertificateError::Pair {
-        cert: files.cert.clone(),
-        key: files.key.clone(),
-        message,
-    };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|error| pair(error.to_string()))?;
+        .map_err(|error| CertificateError::pair(files, error))?;
     let builder = match (parsed.authorities, &files.client_ca) {
         (Some(authorities), Some(path)) => {
-            let wrong = |message: String| CertificateError::Pem {
-                path: path.clone(),
-                message,
-                what: "certificates of authorities",
-            };
+            let what = "certificates of authorities";
             let mut roots = RootCertStore::empty();
             for authority in authorities {
-                roots.add(authority).map_err(|error| wrong(error.to_string()))?;
+                roots.add(authority).map_err(|error| CertificateError::pem(path, error, what))?;
             }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            builder.with_client_cert_verifier(verifier.build().map_err(|error| wrong(error.to_string()))?)
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            let verifier = verifier.map_err(|error| CertificateError::pem(path, error, what))?;
+            builder.with_client_cert_verifier(verifier)
         }
         _ => builder.with_no_client_auth(),
     };
-    let mut config =
-        builder.with_single_cert(parsed.chain, parsed.key).map_err(|error| pair(error.to_string()))?;
+    let mut config = builder
+        .with_single_cert(parsed.chain, parsed.key)
+        .map_err(|error| CertificateError::pair(files, error))?;
     config.alpn_protocols.push(protocol.to_vec());
     Ok(config)
 }

@@ -1,5 +1,5 @@
-//! Certificates of THC's services. A service reads them from PEM files, and reads the files again when they change or on
-//! request, so that a certificate can be replaced without a restart. Open connections are not affected.
+//! Certificates of THC's services. A service reads them from PEM files, and reads the files again when they change, so that
+//! a certificate can be replaced without a restart. Open connections are not affected.
 //!
 //! * [`CertificateFiles`]: the paths of the files;
 //! * [`Certificates`]: the certificates that were read last, for the next connection;

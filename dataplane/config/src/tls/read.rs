@@ -3,41 +3,26 @@
 use crate::server::CertificateFiles;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::fmt::Display;
+use std::fs;
+use std::path::Path;
 
-/// Why certificates are unusable.
+/// A problem with the files of certificates: a line that names the file, and says what to do.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CertificateError {
-    /// A file cannot be read.
-    #[error("cannot read {}: {cause}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        cause: io::Error,
-    },
-    /// A file has other contents than it should have.
-    #[error("{}: {message}; give a PEM file with {what}", path.display())]
-    Pem {
-        /// The file.
-        path: PathBuf,
-        /// The problem.
-        message: String,
-        /// The contents that the file should have.
-        what: &'static str,
-    },
-    /// The certificate does not belong to the key, or their kind is not supported.
-    #[error("{} and {}: {message}; give a certificate and its own private key", cert.display(), key.display())]
-    Pair {
-        /// The certificate's file.
-        cert: PathBuf,
-        /// The key's file.
-        key: PathBuf,
-        /// The problem.
-        message: String,
-    },
+#[error("{0}")]
+pub struct CertificateError(String);
+
+impl CertificateError {
+    /// A file that has other contents than `what`.
+    pub(crate) fn pem(path: &Path, problem: impl Display, what: &str) -> CertificateError {
+        CertificateError(format!("{}: {problem}; give a PEM file with {what}", path.display()))
+    }
+
+    /// A certificate that does not belong to the key, or a kind of either that is not supported.
+    pub(crate) fn pair(files: &CertificateFiles, problem: impl Display) -> CertificateError {
+        let (cert, key) = (files.cert.display(), files.key.display());
+        CertificateError(format!("{cert} and {key}: {problem}; give a certificate and its own private key"))
+    }
 }
 
 /// The bytes of the files, by which changes are noticed.
@@ -56,20 +41,16 @@ pub(crate) struct Parsed {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
-    fs::read(path).map_err(|cause| CertificateError::Read { path: path.to_owned(), cause })
+    fs::read(path).map_err(|cause| CertificateError(format!("cannot read {}: {cause}", path.display())))
 }
 
 fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
-    let wrong = |message: String| CertificateError::Pem {
-        path: path.to_owned(),
-        message,
-        what: "one certificate or several",
-    };
+    const WHAT: &str = "one certificate or several";
     let found: Vec<_> = CertificateDer::pem_slice_iter(bytes)
         .collect::<Result<_, _>>()
-        .map_err(|error| wrong(error.to_string()))?;
+        .map_err(|error| CertificateError::pem(path, error, WHAT))?;
     if found.is_empty() {
-        return Err(wrong("it has no certificate".to_owned()));
+        return Err(CertificateError::pem(path, "it has no certificate", WHAT));
     }
     Ok(found)
 }
@@ -85,11 +66,8 @@ impl Contents {
 
     /// Parses the bytes that were read from these files.
     pub(crate) fn parse(&self, files: &CertificateFiles) -> Result<Parsed, CertificateError> {
-        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| CertificateError::Pem {
-            path: files.key.clone(),
-            message: error.to_string(),
-            what: "a private key",
-        })?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key)
+            .map_err(|error| CertificateError::pem(&files.key, error, "a private key"))?;
         let authorities = match (&files.client_ca, &self.client_ca) {
             (Some(path), Some(bytes)) => Some(certificates(path, bytes)?),
             _ => None,

@@ -12,5 +12,4 @@ pub use fraction::Fraction;
 pub use interval::Interval;
 pub use secret::Secret;
 pub use size::Size;
-pub(crate) use textual::textual;
-pub use textual::{Textual, deserialize};
+pub(crate) use textual::{deserialize, textual};

@@ -5,19 +5,16 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
-/// A type that is read from text, and from a number in a file as from that number's text.
-pub trait Textual: FromStr<Err = String> {
-    /// A description of the values.
-    const EXPECTED: &'static str;
+struct TextVisitor<T> {
+    expected: &'static str,
+    value: PhantomData<T>,
 }
 
-struct TextVisitor<T>(PhantomData<T>);
-
-impl<T: Textual> Visitor<'_> for TextVisitor<T> {
+impl<T: FromStr<Err = String>> Visitor<'_> for TextVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(T::EXPECTED)
+        f.write_str(self.expected)
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
@@ -37,22 +34,18 @@ impl<T: Textual> Visitor<'_> for TextVisitor<T> {
     }
 }
 
-/// Reads a value from text or from a number.
-///
-/// # Errors
-/// The error of the value's `FromStr`.
-pub fn deserialize<'de, T: Textual, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    from.deserialize_any(TextVisitor(PhantomData))
+/// Reads a value from text, or from a number as from that number's text. `expected` describes the values.
+pub(crate) fn deserialize<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
+    from: D,
+    expected: &'static str,
+) -> Result<T, D::Error> {
+    from.deserialize_any(TextVisitor { expected, value: PhantomData })
 }
 
-/// Makes a type [`Textual`], and serde read and write it: `$expected` is what a value looks like, and `$text`
-/// a function that writes one.
+/// Has serde read a type from text or a number, and write it as text: `$expected` describes the values, and `$text` is a
+/// function that writes one.
 macro_rules! textual {
     ($name:ident, $expected:literal, $text:expr) => {
-        impl $crate::values::Textual for $name {
-            const EXPECTED: &'static str = $expected;
-        }
-
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 let text: fn(&$name) -> String = $text;
@@ -62,7 +55,7 @@ macro_rules! textual {
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                $crate::values::deserialize(from)
+                $crate::values::deserialize(from, $expected)
             }
         }
     };

@@ -6,7 +6,7 @@
 
 use super::Engine;
 use crate::WorkerError;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
@@ -52,6 +52,8 @@ impl RestoredFeedback {
 #[derive(Default)]
 pub(super) struct Feedback {
     tensors: HashMap<u64, Tensor>,
+    /// The keys that calls under way use.
+    busy: HashSet<u64>,
     /// Memory for the feedback that calls under way write.
     free: Vec<Buffer>,
 }
@@ -62,12 +64,28 @@ fn lengths(length: usize) -> impl Iterator<Item = usize> {
 }
 
 impl Feedback {
-    /// Checks whether a tensor of `length` coordinates can be reduced under this key. The error is its length
-    /// so far, if that was different.
-    pub fn prepare(&mut self, key: u64, length: usize) -> Result<(), usize> {
+    /// Reserves the feedback of a tensor of `length` coordinates for a call, until [`Self::commit`] or
+    /// [`Self::discard`]. Returns memory for the feedback that the call leaves, whose contents are unspecified.
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackBusy`] and [`WorkerError::FeedbackLength`].
+    pub fn reserve(&mut self, key: u64, length: usize) -> Result<Vec<Buffer>, WorkerError> {
+        self.check_is_free(key)?;
         let zeros = || Arc::new(lengths(length).map(Buffer::zeroed).collect());
         let tensor = self.tensors.entry(key).or_insert_with(|| Tensor { length, chunks: zeros() });
-        if tensor.length == length { Ok(()) } else { Err(tensor.length) }
+        if tensor.length != length {
+            return Err(WorkerError::FeedbackLength { key, before: tensor.length, now: length });
+        }
+        self.busy.insert(key);
+        let chunk = |length| match self.free.iter().position(|buffer| buffer.len() == length) {
+            Some(at) => self.free.swap_remove(at),
+            None => Buffer::zeroed(length),
+        };
+        Ok(lengths(length).map(chunk).collect())
+    }
+
+    fn check_is_free(&self, key: u64) -> Result<(), WorkerError> {
+        if self.busy.contains(&key) { Err(WorkerError::FeedbackBusy { key }) } else { Ok(()) }
     }
 
     /// A tensor's feedback as it was before the calls under way, in chunks; none if there is no such tensor.
@@ -80,18 +98,9 @@ impl Feedback {
         self.tensors.get(&key).map_or_else(Arc::default, |tensor| Arc::clone(&tensor.chunks))
     }
 
-    /// Memory for the feedback that a call leaves of a tensor of `length` coordinates; its contents are
-    /// unspecified.
-    pub fn take(&mut self, length: usize) -> Vec<Buffer> {
-        let chunk = |length| match self.free.iter().position(|buffer| buffer.len() == length) {
-            Some(at) => self.free.swap_remove(at),
-            None => Buffer::zeroed(length),
-        };
-        lengths(length).map(chunk).collect()
-    }
-
     /// Puts a finished call's feedback in place.
     pub fn commit(&mut self, key: u64, left: Vec<Buffer>) {
+        self.busy.remove(&key);
         let before = match self.tensors.get_mut(&key) {
             // A snapshot may share the memory of the old chunks.
             Some(tensor) => Arc::into_inner(std::mem::replace(&mut tensor.chunks, Arc::new(left))),
@@ -100,26 +109,48 @@ impl Feedback {
         self.free.extend(before.into_iter().flatten());
     }
 
-    /// Takes back the memory of a failed call.
-    pub fn discard(&mut self, left: Vec<Buffer>) {
+    /// Takes back the memory of a failed call. The tensor's feedback stays as it was.
+    pub fn discard(&mut self, key: u64, left: Vec<Buffer>) {
+        self.busy.remove(&key);
         self.free.extend(left);
     }
 
+    /// No call is under way any more.
+    pub fn release_all(&mut self) {
+        self.busy.clear();
+    }
+
     /// All feedback as it is now, without a copy.
-    pub fn snapshot(&self) -> KeptFeedback {
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackBusy`] while a call that keeps feedback is under way.
+    pub fn snapshot(&self) -> Result<KeptFeedback, WorkerError> {
+        if let Some(&key) = self.busy.iter().next() {
+            return Err(WorkerError::FeedbackBusy { key });
+        }
         let mut all: Vec<_> = self.tensors.iter().map(|(&key, tensor)| (key, tensor.clone())).collect();
         all.sort_by_key(|(key, _)| *key);
-        KeptFeedback(all)
+        Ok(KeptFeedback(all))
     }
 
     /// Replaces a tensor's feedback by a saved one.
-    pub fn put(&mut self, key: u64, RestoredFeedback(tensor): RestoredFeedback) {
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackBusy`].
+    pub fn put(&mut self, key: u64, RestoredFeedback(tensor): RestoredFeedback) -> Result<(), WorkerError> {
+        self.check_is_free(key)?;
         self.tensors.insert(key, tensor);
+        Ok(())
     }
 
     /// Discards a tensor's feedback.
-    pub fn reset(&mut self, key: u64) {
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackBusy`].
+    pub fn reset(&mut self, key: u64) -> Result<(), WorkerError> {
+        self.check_is_free(key)?;
         self.tensors.remove(&key);
+        Ok(())
     }
 }
 
@@ -129,17 +160,7 @@ impl<I: RetainedTx> Engine<I> {
     /// # Errors
     /// [`WorkerError::FeedbackBusy`] while a call that keeps error feedback is under way.
     pub fn feedback(&self) -> Result<KeptFeedback, WorkerError> {
-        match self.calls.feedback_in_use().next() {
-            Some(key) => Err(WorkerError::FeedbackBusy { key }),
-            None => Ok(self.feedback.snapshot()),
-        }
-    }
-
-    /// # Errors
-    /// [`WorkerError::FeedbackBusy`] while the tensor of this key is being reduced.
-    pub(super) fn check_feedback_is_free(&self, key: u64) -> Result<(), WorkerError> {
-        let busy = self.calls.feedback_in_use().any(|used| used == key);
-        if busy { Err(WorkerError::FeedbackBusy { key }) } else { Ok(()) }
+        self.feedback.snapshot()
     }
 
     /// Replaces a tensor's error feedback.
@@ -147,9 +168,7 @@ impl<I: RetainedTx> Engine<I> {
     /// # Errors
     /// [`WorkerError::FeedbackBusy`] while the tensor is being reduced.
     pub fn put_feedback(&mut self, key: u64, restored: RestoredFeedback) -> Result<(), WorkerError> {
-        self.check_feedback_is_free(key)?;
-        self.feedback.put(key, restored);
-        Ok(())
+        self.feedback.put(key, restored)
     }
 
     /// Discards the error feedback of a tensor.
@@ -157,9 +176,7 @@ impl<I: RetainedTx> Engine<I> {
     /// # Errors
     /// [`WorkerError::FeedbackBusy`] while the tensor is being reduced.
     pub fn reset_feedback(&mut self, key: u64) -> Result<(), WorkerError> {
-        self.check_feedback_is_free(key)?;
-        self.feedback.reset(key);
-        Ok(())
+        self.feedback.reset(key)
     }
 }
 

@@ -147,6 +147,7 @@ impl<I: RetainedTx> Engine<I> {
         self.ready = ReadyGroups::new(&session, self.config.threads);
         self.session = session;
         self.calls.fail_all(&SessionError::Reforming { worker: WorkerId::NONE }.into());
+        self.feedback.release_all();
         self.calls.count_anew();
         self.state = State::Working;
         Ok(())
@@ -257,6 +258,7 @@ impl<I: RetainedTx> Engine<I> {
     /// Ends the session and all its calls.
     pub fn end(&mut self, error: WorkerError) {
         self.calls.fail_all(&error);
+        self.feedback.release_all();
         self.state.fail(error);
     }
 

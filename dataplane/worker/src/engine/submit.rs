@@ -37,11 +37,8 @@ impl<I: RetainedTx> Engine<I> {
         let mut active = Active::new(&plan, compressor, self.group_len());
         active.owner = owner;
         if let Some(key) = key {
-            self.check_feedback_is_free(key)?;
-            let prepared = self.feedback.prepare(key, length);
-            prepared.map_err(|before| WorkerError::FeedbackLength { key, before, now: length })?;
             let holds = self.session.worker.parameters().may_lose();
-            active.keep(CallFeedback { key, left: self.feedback.take(length), holds });
+            active.keep(CallFeedback { key, left: self.feedback.reserve(key, length)?, holds });
         }
         Ok(self.calls.push(active))
     }

@@ -179,7 +179,7 @@ impl<I: RetainedTx> Engine<I> {
             if let Some(CallFeedback { key, left, .. }) = active.feedback.take() {
                 match result {
                     Ok(()) => self.feedback.commit(key, left),
-                    Err(_) => self.feedback.discard(left),
+                    Err(_) => self.feedback.discard(key, left),
                 }
             }
             match result {
@@ -191,6 +191,10 @@ impl<I: RetainedTx> Engine<I> {
                 Err(_) => self.stats.failed += 1,
             }
             self.calls.deliver(active, result);
+        }
+        if self.calls.len() == 0 {
+            // Calls may have failed while the feedback was lent.
+            self.feedback.release_all();
         }
     }
 

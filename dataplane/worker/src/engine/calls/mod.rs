@@ -114,11 +114,6 @@ impl Calls {
         Some((self.queue.get_mut(index)?, &mut self.buffers))
     }
 
-    /// The keys of the error feedback that calls under way use.
-    pub fn feedback_in_use(&self) -> impl Iterator<Item = u64> {
-        self.queue.iter().filter_map(|active| Some(active.feedback.as_ref()?.key))
-    }
-
     /// Takes the first error in a result.
     pub fn take_broken(&mut self) -> Option<CodecError> {
         self.broken.take()

@@ -51,15 +51,8 @@ pub struct Collective {
     lanes: Vec<(TableId, Lanes)>,
     ranks: u16,
     pool: Option<Arc<rayon::ThreadPool>>,
-    feedback: Mutex<Kept>,
+    feedback: Mutex<Feedback>,
     calls: AtomicU64,
-}
-
-/// Error feedback, and the keys that calls use.
-#[derive(Default)]
-struct Kept {
-    feedback: Feedback,
-    busy: HashSet<u64>,
 }
 
 impl Collective {
@@ -116,7 +109,7 @@ impl Collective {
         self.calls.load(Ordering::Relaxed)
     }
 
-    fn lock_kept(&self) -> MutexGuard<'_, Kept> {
+    fn lock_feedback(&self) -> MutexGuard<'_, Feedback> {
         self.feedback.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,7 +161,7 @@ impl Collective {
         let whole = [Span { length: x.len(), choice: self.compressor.usual() }];
         let plan = if plan.is_empty() { &whole } else { plan };
         self.compressor.check_plan(plan, x.len())?;
-        let fed = feedback.map(|key| self.lend(key, x.len())).transpose()?;
+        let fed = feedback.map(|key| self.reserve(key, x.len())).transpose()?;
         let call = self.start(plan, x.len(), feedback, fed);
         let CollectiveCall { parts, groups, feedback: fed, .. } = &call;
         let mut norms = vec![0; parts.len() + 2];
