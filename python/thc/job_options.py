@@ -42,8 +42,8 @@ class JobOptions(TypedDict, total=False):
     """Number of the lookup table on the wire, 1 to 255 [default: derived from the job's number]"""
 
     lane: int | None
-    """Bits per summed coordinate sent down, 4 to 16; workers × granularity must fit [default: 8, or 16 with bits = 8
-    or more workers than 8 bits hold; with shares the fewest, but at least 5 or 9, that workers × granularity
+    """Bits per summed coordinate sent down, 4 to 16; workers × granularity must fit [default: 8, or 16 with bits =
+    8 or more workers than 8 bits hold; with shares the fewest, but at least 5 or 9, that workers × granularity
     fits]"""
 
     tables: Sequence[str] | None

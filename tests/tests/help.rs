@@ -8,7 +8,7 @@ use thc_tests::binary;
 const PROGRAMS: [&str; 7] =
     ["thc", "thc-controller", "thc-model", "thc-ps", "thc-studies", "thc-v1model", "thc-worker"];
 /// Other commands in examples.
-const OTHERS: [&str; 7] = ["export", "mkdir", "printf", "torchrun", "watch", "[[job]]", "name"];
+const OTHERS: [&str; 5] = ["[[job]]", "export", "mkdir", "printf", "torchrun"];
 
 fn command(program: &str, arguments: &[String]) -> Command {
     let mut command = Command::new(binary(program));
@@ -53,9 +53,9 @@ fn examples(page: &str) -> Vec<String> {
     lines
 }
 
-/// The program that an example runs, and its arguments; `None` for another command, and for what an example is about.
+/// The program that an example runs, and its arguments; `None` for another command, a line of a file, and what an example is about.
 fn program_of(line: &str) -> Option<(String, Vec<String>)> {
-    if line.ends_with(':') {
+    if line.ends_with(':') || line.contains(" = ") {
         return None;
     }
     // What follows two spaces is a remark.
@@ -118,6 +118,8 @@ fn output_whose_reader_has_gone_is_no_failure() {
         "thc-controller completions bash",
         "thc-model --version",
         "thc-ps -h",
+        "thc-worker --generate zsh",
+        "thc --generate man",
         "thc-studies simulate --losses 0 --workers 2 --coordinates 8192",
         "thc-v1model --help",
         "thc-worker doctor --patience 0s",
@@ -134,4 +136,29 @@ fn output_whose_reader_has_gone_is_no_failure() {
         let status = command(&words[0], &words[1..]).stdout(closed()).stderr(closed()).status().unwrap();
         assert_eq!(status.code(), usual, "{line}: {status}");
     }
+}
+
+/// The commands of the README, with fewer coordinates, on a loopback interface of their own, whose port 9000 is free.
+#[test]
+fn first_steps_of_the_readme_work_as_printed() {
+    let readme = include_str!("../../README.md");
+    let (_, steps) = readme.split_once("## First steps by hand").unwrap();
+    let (block, _) = steps.split_once("```sh\n").unwrap().1.split_once("```").unwrap();
+    let others = ["cargo build --release", "cd target/release", "./thc bench local"];
+    let commands: Vec<&str> = block.lines().filter(|line| !others.contains(line)).collect();
+    let script =
+        format!("ip link set lo up || exit 77\n{}\nwait", commands.join("\n").replace("16Mi", "64Ki"));
+    let mut command = Command::new("unshare");
+    command.args(["-rn", "bash", "-c", &script]).current_dir(thc_tests::built_in()).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    if output.status.code() == Some(77) || errors.contains("unshare failed") {
+        println!("not run: no network namespace: {errors}");
+        return;
+    }
+    for worker in [0, 1] {
+        let line = format!("worker {worker}: 65536 coordinates averaged over 2 workers, 10 times");
+        assert!(said.contains(&line), "{line}: {said}{errors}");
+    }
+    assert!(said.contains("ready 127.0.0.1:9000") && said.contains("job 1"), "{said}{errors}");
 }

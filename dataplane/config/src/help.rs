@@ -1,16 +1,17 @@
 //! The help of the programs: `-h` shows the most used options, `--help` shows all; completions and the manual page.
 
-use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Command};
 use clap_complete::Shell;
+use std::io::Write;
 
 /// The widest line of any help.
 pub const WIDTH: usize = 96;
 
-/// Reads the command line. `-h` shows the options `short`.
+/// Reads the command line. `-h` shows the options `short`. Ends the process if completions or the manual page were asked for, and
+/// printed.
 ///
 /// # Errors
-/// As [`Command::try_get_matches`]. Completions and manual pages are such errors, as help is, which print on stdout.
+/// As [`Command::try_get_matches`].
 pub fn read(command: Command, short: &[&str]) -> Result<ArgMatches, clap::Error> {
     let generate = Arg::new("generate")
         .long("generate")
@@ -21,10 +22,13 @@ pub fn read(command: Command, short: &[&str]) -> Result<ArgMatches, clap::Error>
     // A command without arguments still shows its help where it needs a subcommand.
     let mut command = shorten(command.arg(generate), short).subcommand_required(false);
     let matches = command.try_get_matches_from_mut(std::env::args_os())?;
-    match matches.get_one::<String>("generate") {
-        None => Ok(matches),
-        Some(what) => Err(clap::Error::raw(ErrorKind::DisplayHelp, generated(command, what)?)),
+    if let Some(what) = matches.get_one::<String>("generate") {
+        let text = generated(command, what)?;
+        // A reader that has gone, such as `head`, is no failure.
+        let _ = std::io::stdout().write_all(text.as_bytes());
+        std::process::exit(0);
     }
+    Ok(matches)
 }
 
 fn generated(mut command: Command, what: &str) -> Result<String, clap::Error> {
@@ -54,11 +58,11 @@ fn shorten_option(arg: Arg, short: &[&str]) -> Arg {
         return arg.hide_short_help(true);
     }
     let text = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let long = arg.get_long_help().map_or_else(|| text.clone(), ToString::to_string);
     let (all, default) = text.split_at(text.rfind(" [default").unwrap_or(text.len()));
-    let clause =
-        [";", ". ", ", such"].iter().fold(all, |clause, end| clause.split(end).next().unwrap_or(clause));
-    let help = format!("{clause}{default}");
-    arg.help(help).long_help(text)
+    let first = |clause, end| str::split(clause, end).next().unwrap_or(clause);
+    let help = [";", ". ", ", such", ": "].iter().fold(all, |clause, end| first(clause, *end));
+    arg.help(format!("{help}{default}")).long_help(long)
 }
 
 #[cfg(test)]

@@ -24,8 +24,22 @@ const VARIABLES: &str = "ADDRESS BIND BMV2 CONFIG CONTROLLER CONTROLLER_CA CONTR
     GENERATE INJECT INJECT_SEED IO JOB JOIN_TIMEOUT LOG LOG_FORMAT MIN_RTO MODEL_SECRET PATIENCE PORT PS PS_PROGRAM \
     RANKS_PER_NODE RECV_BUFFER SEED SEND_BUFFER THREADS TIMEOUT WORKER WRITE";
 /// Beginnings of further variables.
-const PREFIXES: [&str; 10] =
-    ["BACKEND_", "BENCH_", "BMV2_", "CHURN", "FUZZ", "KILLS", "NOT_RUN", "PYTHON", "REQUIRE", "TEST_"];
+const PREFIXES: [&str; 14] = [
+    "BACKEND_",
+    "BENCH_",
+    "BMV2_",
+    "CHURN",
+    "FUZZ",
+    "INSTALLED",
+    "KILLS",
+    "NOT_RUN",
+    "PYTHON",
+    "REQUIRE",
+    "TEST_",
+    "TRACES",
+    "TWO_",
+    "UNDER_",
+];
 
 /// `true` for a variable that begins with `THC_` and that nothing reads. Kubernetes makes variables with the port of each service.
 fn is_unknown(variable: &str) -> bool {

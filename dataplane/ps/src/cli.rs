@@ -96,8 +96,8 @@ fn probability(text: &str) -> Result<f64, String> {
 }
 
 /// The options that `-h` shows.
-const SHORT: [&str; 11] =
-    ["config", "listen", "job", "workers", "cookie", "bits", "shards", "racks", "p4runtime", "io", "json"];
+const SHORT: [&str; 10] =
+    ["config", "listen", "job", "workers", "cookie", "bits", "shards", "racks", "io", "json"];
 
 impl Flags {
     /// Reads the command line.

@@ -80,19 +80,8 @@ enum Subcommands {
 }
 
 /// The options that `-h` shows.
-const SHORT: [&str; 11] = [
-    "config",
-    "ps",
-    "colocated",
-    "job",
-    "worker",
-    "cookie",
-    "input",
-    "output",
-    "coordinates",
-    "repeat",
-    "json",
-];
+const SHORT: [&str; 10] =
+    ["config", "ps", "job", "worker", "cookie", "input", "output", "coordinates", "repeat", "json"];
 
 /// What the command line asks for.
 #[derive(Debug)]
