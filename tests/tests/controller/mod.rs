@@ -168,7 +168,7 @@ fn several_tables(site: &mut Site) {
 fn target_restarts(site: &mut Site) {
     site.create(&spec("train", 2)).unwrap();
     let workers = site.start_workers(20_000, site.rounds(), &["--timeout", "60s"]);
-    site.wait_until("traffic", |site| site.sums("train").iter().any(|&sums| sums > 50).then_some(()));
+    site.wait_until("traffic", |site| (site.samples("thc_results", "train").first()?.1 > 50.0).then_some(()));
     site.restart_target(0);
     for end in workers.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(0), "{end:?}\n{}", site.log());
@@ -179,7 +179,7 @@ fn target_restarts(site: &mut Site) {
 fn controller_restarts(site: &mut Site) {
     site.create(&spec("train", 2)).unwrap();
     let workers = site.start_workers(20_000, site.rounds(), &[]);
-    site.wait_until("traffic", |site| site.sums("train").iter().any(|&sums| sums > 50).then_some(()));
+    site.wait_until("traffic", |site| (site.samples("thc_results", "train").first()?.1 > 50.0).then_some(()));
     site.restart_controller();
     site.wait_until("the job again", |site| site.job("train").ok().filter(|job| job.places[0].connected));
     assert!(site.log().contains("its session of 2 workers goes on"), "{}", site.log());
