@@ -6,7 +6,7 @@ use crate::cli::doctor::{Known, Visit};
 use std::path::PathBuf;
 use std::time::Duration;
 use thc_config::values::Interval;
-use thc_transport::{Backend, IoName, TransportError, backend};
+use thc_transport::{Backend, IoName, backend};
 
 const DOCTOR: &str = "\
 Doctor prints one line for each check: ok, warning, or wrong with the remedy. It changes nothing
@@ -57,11 +57,7 @@ impl DoctorFlags {
         let keys = self.keys.merge_file(self.config.as_deref())?;
         let own = keys.bind()?.ip();
         let io = match keys.io {
-            Some(IoName::Dpdk) => keys
-                .dpdk
-                .config(own)
-                .map(Backend::Dpdk)
-                .map_err(|error| if cfg!(feature = "dpdk") { error } else { TransportError::NoDpdk }),
+            Some(IoName::Dpdk) => keys.dpdk.config(own).map(Backend::Dpdk),
             io => backend(io, own, &keys.dpdk),
         };
         let cookie = cookie(keys.cookie.as_ref())?;
