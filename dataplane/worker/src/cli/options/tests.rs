@@ -91,6 +91,20 @@ fn errors_name_the_key() {
 }
 
 #[test]
+fn a_server_has_the_usual_port_unless_one_is_given() {
+    for (text, at) in [
+        ("127.0.0.1", "127.0.0.1:9000"),
+        ("127.0.0.1:7", "127.0.0.1:7"),
+        ("::1", "[::1]:9000"),
+        ("[::1]", "[::1]:9000"),
+        ("[::1]:7", "[::1]:7"),
+    ] {
+        let config = config(&["--coordinates", "16Mi", "--ps", text]).unwrap();
+        assert_eq!((config.group.ps, config.source), (at.parse().unwrap(), TensorSource::MadeUp(1 << 24)));
+    }
+}
+
+#[test]
 fn numbers_out_of_range_are_refused() {
     for (args, says) in [
         (&["--worker", "64"][..], "worker is 64"),
@@ -98,9 +112,9 @@ fn numbers_out_of_range_are_refused() {
         (&["--worker", "256"], "256 is not in 0..=255"),
         (&["--worker=-1"], "-1 is not in 0..=255"),
         (&["--job", "65536", "--worker", "0"], "65536 is not in 0..=65535"),
-        (&["--coordinates=-1", "--worker", "0"], "invalid digit"),
-        (&["--coordinates=1e9", "--worker", "0"], "invalid digit"),
-        (&["--coordinates=NaN", "--worker", "0"], "invalid digit"),
+        (&["--coordinates=-1", "--worker", "0"], "not a size"),
+        (&["--coordinates=1e99", "--worker", "0"], "not a size"),
+        (&["--coordinates=NaN", "--worker", "0"], "not a size"),
         (&["--repeat", "4294967296", "--worker", "0"], "4294967296 is not in"),
     ] {
         let flags = ["thc-worker", "--cookie", "1"].iter().chain(args);
