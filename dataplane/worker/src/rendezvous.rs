@@ -3,7 +3,7 @@
 use crate::driver::IDLE;
 use crate::engine::{NAP, REPORT};
 use crate::random::random;
-use crate::{GroupConfig, Silence, WorkerError};
+use crate::{GroupConfig, Seat, Silence, WorkerError};
 use std::net::SocketAddr;
 use std::time::Duration;
 use thc_codec::definitions;
@@ -45,11 +45,10 @@ pub(crate) fn rendezvous(
     config: &GroupConfig,
 ) -> Result<(Joiners, Welcome, u8), WorkerError> {
     let started = io.now();
+    let Seat { ps, job, .. } = config.seat;
     let fresh = |now| {
-        let (job, worker, cookie) =
-            (JobId(config.seat.job), WorkerId(config.seat.worker), Cookie(config.seat.cookie));
-        let joiner = Joiner::new(job, worker, cookie, random(), definitions::digest(), now);
-        Joiners::new(joiner)
+        let (worker, cookie) = (WorkerId(config.seat.worker), Cookie(config.seat.cookie));
+        Joiners::new(Joiner::new(JobId(job), worker, cookie, random(), definitions::digest(), now))
     };
     let mut joiners = fresh(started);
     let mut buffer = [0; 64];
@@ -63,13 +62,13 @@ pub(crate) fn rendezvous(
         last = now;
         let running = now.saturating_sub(suspended);
         if let Some(error) = joiners.timeout_error(running, config.timeouts.join) {
-            return Err(join_failure(io, config.seat.ps, error));
+            return Err(join_failure(io, ps, error));
         }
         if now >= reported + REPORT
             && let Some(error) = joiners.timeout_error(running, REPORT)
         {
             reported = now;
-            match join_failure(io, config.seat.ps, error) {
+            match join_failure(io, ps, error) {
                 WorkerError::Silent(silence) => tracing::warn!("{}", silence.finding()),
                 WorkerError::Join(JoinError::Missing { missing, waited, .. }) => {
                     tracing::warn!("waiting for {} for {:.0} s", Workers(missing), waited.as_secs_f64());
@@ -78,7 +77,7 @@ pub(crate) fn rendezvous(
             }
         }
         let at = |joiners: &Joiners, share| match share {
-            0 => config.seat.ps,
+            0 => ps,
             share => joiners.shares()[share],
         };
         while let Some((share, packet)) = joiners.poll(now, &mut buffer) {
@@ -107,19 +106,13 @@ pub(crate) fn rendezvous(
             Some(JoinEvent::Failed(error)) => return Err(error.into()),
             Some(JoinEvent::Pending(joined, workers)) if joined != shown => {
                 shown = joined;
-                tracing::info!(
-                    "waiting: {} of {workers} workers of job {} have joined",
-                    joined.count_ones(),
-                    config.seat.job
-                );
+                let joined = joined.count_ones();
+                tracing::info!("waiting: {joined} of {workers} workers of job {job} have joined");
             }
             Some(JoinEvent::PendingRacks(joined, racks)) if joined != shown => {
                 shown = joined;
-                let here = joined.count_ones();
-                tracing::info!(
-                    "this rack is complete: {here} of {racks} racks of job {} are",
-                    config.seat.job
-                );
+                let complete = joined.count_ones();
+                tracing::info!("this rack is complete: {complete} of {racks} racks of job {job} are");
             }
             // A worker has restarted while this one joined share after share.
             Some(JoinEvent::Reforming(_) | JoinEvent::Changed(_)) => joiners = fresh(now),
@@ -132,7 +125,7 @@ pub(crate) fn rendezvous(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::{Seat, Timeouts};
+    use crate::Timeouts;
     use std::io;
     use std::time::Instant;
     use thc_codec::table::LookupTable;
