@@ -48,12 +48,13 @@ impl RatioLimits {
         }
     }
 
-    /// The ratio of the second stage, max(q̄, q₂): of the rest of a block after the first stage, `size`, so much is sent that it
-    /// arrives by the time when the next forward pass needs the block, `left` from now. At least q̄ is sent, even if the
-    /// pass has to wait for it (section 4.3.2).
+    /// The ratio of the second stage. Of the rest of a block after the first stage, `size`, so much is sent that it arrives by the
+    /// time when the next forward pass needs the block, `left` from now. `None` if less than q̄ fits, so that the pass would
+    /// have to wait (section 4.3.2).
     #[must_use]
-    pub fn second(&self, size: f64, bandwidth: f64, left: f64) -> f64 {
-        Self::fits(size, bandwidth, left).clamp(self.least, 1.0)
+    pub fn second(&self, size: f64, bandwidth: f64, left: f64) -> Option<f64> {
+        let ratio = Self::fits(size, bandwidth, left);
+        (ratio >= self.least).then_some(ratio.min(1.0))
     }
 }
 
@@ -109,12 +110,12 @@ mod tests {
     }
 
     #[test]
-    fn the_second_stage_sends_what_fits_and_the_least_ratio_otherwise() {
+    fn the_second_stage_sends_what_fits_or_nothing() {
         let control = RatioLimits::default();
-        assert_eq!(control.second(100.0, 50.0, 1.0), 0.5);
-        assert_eq!(control.second(100.0, 50.0, 5.0), 1.0);
-        assert_eq!(control.second(100.0, 50.0, 0.2), LEAST);
-        assert_eq!(control.second(100.0, 50.0, -3.0), LEAST);
+        assert_eq!(control.second(100.0, 50.0, 1.0), Some(0.5));
+        assert_eq!(control.second(100.0, 50.0, 5.0), Some(1.0));
+        assert_eq!(control.second(100.0, 50.0, 0.2), None);
+        assert_eq!(control.second(100.0, 50.0, -3.0), None);
     }
 
     #[test]
@@ -146,7 +147,10 @@ mod tests {
             if first > 0.1 {
                 prop_assert!(size * first / bandwidth <= left * (1.0 + 1e-9));
             }
-            prop_assert_eq!(control.second(size, bandwidth, left), first);
+            match control.second(size, bandwidth, left) {
+                Some(second) => prop_assert!(size * second / bandwidth <= left * (1.0 + 1e-9)),
+                None => prop_assert!(size * 0.1 / bandwidth > left * (1.0 - 1e-9)),
+            }
         }
     }
 }

@@ -287,17 +287,21 @@ impl State<'_> {
             let workers = self.workers.iter().filter(|worker| before(worker));
             let needed =
                 workers.map(|worker| self.expected_mean(worker, block, iteration)).fold(self.now, f64::max);
+            let Training { scheme, control, .. } = self.training;
             let size = if gradient.second > CRUMB { gradient.second } else { gradient.left_out };
+            let ratio =
+                (size > CRUMB).then(|| scheme.second(control, size, bandwidth, needed - self.now)).flatten();
             let of = &mut self.senders[s].gradients[block];
-            // Nothing is left out where there is one stage.
-            if size <= CRUMB {
-                of.done = true;
-                continue;
+            match ratio {
+                Some(ratio) => {
+                    if of.second <= CRUMB {
+                        of.second = of.left_out;
+                    }
+                    self.senders[s].now = Some((block, ratio, true));
+                    return;
+                }
+                None => of.done = true,
             }
-            of.second = size;
-            let ratio = self.training.control.second(size, bandwidth, needed - self.now);
-            self.senders[s].now = Some((block, ratio, true));
-            return;
         }
     }
 
