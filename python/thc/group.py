@@ -92,6 +92,8 @@ class Group(BaseGroup):
             keys = {"job": 1, "worker": 0, "cookie": os.environ.get("THC_COOKIE"), **keys}
             if keys["cookie"] is None:
                 raise ConfigError("cookie is missing: give the job's cookie, or set THC_COOKIE")
+        if keys.get("worker", 0) > 63:
+            raise ConfigError(f"worker is {keys['worker']}: workers have the numbers 0 to 63")
         threads = environment.threads() if threads is None else threads
         self._native = _native.Group(json.dumps({**keys, **({} if threads is None else {"threads": threads})}, default=os.fspath))
         self.ps: str = keys["ps"]
