@@ -1,7 +1,6 @@
 //! Finds in a job's counters why no traffic flows, and which worker is slow.
 
-use crate::live::CARRIER;
-use crate::service::{JobReading, Reading, WorkerReading};
+use crate::live::{CARRIER, JobReading, Reading, WorkerReading};
 use crate::store::IN_SUMS;
 use thc_control_proto::v1::finding::Severity;
 use thc_control_proto::v1::{Finding, JobPlace, Target};

@@ -6,6 +6,7 @@ use crate::store::{ANSWERS, Counted, IN_SUMS, JobCounted, Placement};
 use crate::switch::Target;
 use std::collections::BTreeMap;
 use std::time::Instant;
+use thc_control_proto::v1::WorkerReport;
 use thc_protocol::aggregator::DropReason;
 
 /// Cells of a worker in `events`.
@@ -52,6 +53,44 @@ pub struct TargetView {
     pub compared: Option<Instant>,
     /// How often differences were repaired.
     pub repairs: u64,
+}
+
+/// Counters of all targets at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Reading {
+    /// Those of jobs.
+    pub jobs: Vec<JobReading>,
+    /// Packets of no job that were dropped, by target and in the order of [`CARRIER`].
+    pub carrier: BTreeMap<String, [u64; CARRIER.len()]>,
+}
+
+/// The counters of a job on one target.
+#[derive(Clone, Debug, Default)]
+pub struct JobReading {
+    /// The job.
+    pub job: String,
+    /// The target.
+    pub target: String,
+    /// See [`ANSWERS`].
+    pub answers: [u64; ANSWERS],
+    /// The workers, in the order of their numbers.
+    pub workers: Vec<WorkerReading>,
+}
+
+/// A worker of a job on one target.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerReading {
+    /// Its number.
+    pub worker: u8,
+    /// Its counters.
+    pub counted: Counted,
+    /// Packets in sums of the running session by which it is behind the foremost member. `None` if sums do not need all
+    /// workers, or if it is no member.
+    pub behind: Option<u64>,
+    /// Seconds since one of its packets was counted last, if one was.
+    pub silent: Option<f64>,
+    /// Its own report.
+    pub report: Option<WorkerReport>,
 }
 
 /// Reads the packets and bytes of jobs' workers: of each placement and number of workers.

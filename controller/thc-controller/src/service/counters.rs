@@ -2,8 +2,8 @@
 
 use super::{Service, no_job, places};
 use crate::diagnose::{self, Seen};
-use crate::live::{CARRIER, TargetView};
-use crate::store::{ANSWERS, Counted, Job};
+use crate::live::{JobReading, Reading, TargetView, WorkerReading};
+use crate::store::Job;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use thc_control_proto::v1::{self, WorkerReport};
@@ -12,44 +12,6 @@ use tonic::Status;
 /// Readings of counters for a diagnosis, and the time between two: a target is read each second.
 const READINGS: usize = 4;
 const BETWEEN: Duration = Duration::from_millis(1100);
-
-/// Counters of all targets at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct Reading {
-    /// Those of jobs.
-    pub jobs: Vec<JobReading>,
-    /// Packets of no job that were dropped, by target and in the order of [`CARRIER`].
-    pub carrier: BTreeMap<String, [u64; CARRIER.len()]>,
-}
-
-/// The counters of a job on one target.
-#[derive(Clone, Debug, Default)]
-pub struct JobReading {
-    /// The job.
-    pub job: String,
-    /// The target.
-    pub target: String,
-    /// See [`ANSWERS`].
-    pub answers: [u64; ANSWERS],
-    /// The workers, in the order of their numbers.
-    pub workers: Vec<WorkerReading>,
-}
-
-/// A worker of a job on one target.
-#[derive(Clone, Debug, Default)]
-pub struct WorkerReading {
-    /// Its number.
-    pub worker: u8,
-    /// Its counters.
-    pub counted: Counted,
-    /// Packets in sums of the running session by which it is behind the foremost member. `None` if sums do not need all
-    /// workers, or if it is no member.
-    pub behind: Option<u64>,
-    /// Seconds since one of its packets was counted last, if one was.
-    pub silent: Option<f64>,
-    /// Its own report.
-    pub report: Option<WorkerReport>,
-}
 
 /// The counters of a job on a target; `None` if none were read yet.
 fn read_job(

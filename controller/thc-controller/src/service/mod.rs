@@ -7,7 +7,6 @@ mod jobs;
 mod joins;
 mod targets;
 
-pub(crate) use counters::{JobReading, Reading, WorkerReading};
 pub(crate) use jobs::places;
 
 use crate::state::ControllerState;

@@ -1,7 +1,7 @@
 //! The metrics for Prometheus.
 
-use crate::live::CARRIER;
-use crate::service::{JobReading, Service, WorkerReading, places};
+use crate::live::{CARRIER, JobReading, WorkerReading};
+use crate::service::{Service, places};
 use std::fmt;
 use thc_config::metrics::{DescriptorEncoder, counters, gauges};
 use thc_control_proto::v1::{JobPlace, Target, Use};
