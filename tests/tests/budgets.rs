@@ -6,27 +6,27 @@ use std::path::Path;
 
 /// Each room's name, folders, and maximum of product lines. Lower the maximum whenever a change removes lines.
 const ROOMS: &[(&str, &str, usize)] = &[
-    ("codec", "dataplane/codec", 6_408),
-    ("protocol", "dataplane/protocol", 9_919),
-    ("transport", "dataplane/transport", 5_080),
-    ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 2_083),
-    ("worker", "dataplane/worker", 8_146),
-    ("ps", "dataplane/ps", 6_249),
-    ("config", "dataplane/config", 2_967),
-    ("policy", "dataplane/policy", 1_054),
-    ("model server", "dataplane/model-server", 5_820),
+    ("codec", "dataplane/codec", 5_711),
+    ("protocol", "dataplane/protocol", 9_107),
+    ("transport", "dataplane/transport", 4_962),
+    ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 1_988),
+    ("worker", "dataplane/worker", 8_183),
+    ("ps", "dataplane/ps", 5_944),
+    ("config", "dataplane/config", 3_241),
+    ("policy", "dataplane/policy", 998),
+    ("model server", "dataplane/model-server", 5_470),
     ("p4", "p4", 4_508),
-    ("controller", "controller", 9_683),
-    ("python", "python/src python/thc", 15_433),
-    ("testbed", "testbed", 12_510),
-    ("packaging", "packaging", 1_421),
+    ("controller", "controller", 9_013),
+    ("python", "python/src python/thc", 13_777),
+    ("testbed", "testbed", 12_713),
+    ("packaging", "packaging", 1_466),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 68_288;
+const TESTS: usize = 68_085;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 71_519;
+const WORDS: usize = 70_037;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.

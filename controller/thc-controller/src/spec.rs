@@ -344,7 +344,7 @@ mod tests {
             ("data_slots = 3\nworkers = 4", "even"),
             ("block = 21\nworkers = 4", "10 to 20"),
             ("workers = 4\nlane = 9", "lanes of 8 bits"),
-            ("workers = 18", "lane = 16"),
+            ("workers = 18\nlane = 8", "lane = 16"),
             ("workers = 4\nbits = 0", "bits is 0: give 1 to 4"),
             ("workers = 4\nbits = 5", "bits is 5: give 1 to 4"),
             ("workers = 4\nrack = 1", "incomplete"),

@@ -35,10 +35,11 @@ mod io;
 mod probe;
 mod random;
 mod rendezvous;
+mod seat;
 mod stats;
 
 pub use call::{Call, Plan, Span};
-pub use config::{GroupConfig, Rounding, Seat, Timeouts};
+pub use config::{GroupConfig, Rounding, Timeouts};
 pub use controller::Controller;
 #[cfg(feature = "controller")]
 pub use controller::ControllerUrl;
@@ -51,5 +52,6 @@ pub use error::{Silence, WorkerError};
 pub use group::Group;
 pub use io::AnyIo;
 pub use probe::{Probe, ProbeAnswer, probe};
+pub use seat::Seat;
 pub use stats::{Computed, METRICS, Metric, MetricKind, Quantity, Stats};
 pub use thc_protocol::wire::{Choice, Mode};

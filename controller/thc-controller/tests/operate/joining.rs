@@ -10,15 +10,15 @@ fn join(controller: &Controller, job: &str) -> Group {
     Group::join(GroupConfig { controller: asked, ..GroupConfig::default() }).unwrap()
 }
 
-/// More workers than lanes of 8 bits have room for, with the default of 4 bits: the refusal says what to do, and that does it.
+/// More workers than lanes of 8 bits have room for, with the default of 4 bits, get lanes of 16.
 #[test]
 fn eighteen_workers_average_with_four_bits() {
     let server = aggregator::start();
     let controller = Controller::start(&aggregator::target_section(&server, "ps1"));
     controller.until_connected();
-    let refused = controller.ask(&["job", "create", "wide", "--workers", "18"]);
+    let refused = controller.ask(&["job", "create", "wide", "--workers", "18", "--lane", "8"]);
     assert!(refused.code == Some(2) && refused.err.contains("use lane = 16"), "{refused:?}");
-    controller.ask_done(&["job", "create", "wide", "--workers", "18", "--lane", "16"]);
+    controller.ask_done(&["job", "create", "wide", "--workers", "18"]);
     std::thread::scope(|scope| {
         for _ in 0..18 {
             scope.spawn(|| {

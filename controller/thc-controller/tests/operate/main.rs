@@ -11,7 +11,6 @@ mod converge;
 mod day;
 mod declared;
 mod faults;
-mod health;
 mod joining;
 mod lag;
 mod logs;

@@ -2,8 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::generic::quantize::Indices;
 use super::groups::{SMALL, SWAPPED, rotated};
+use super::vector::Indices;
 use super::vector::Vector;
 use crate::grid::{Bounds, DRAW, Grid, ONE};
 use crate::rounding::MULTIPLIERS;

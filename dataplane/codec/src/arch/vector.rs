@@ -1,8 +1,10 @@
 //! The operations that kernels need of an instruction set.
 
-use crate::arch::generic::quantize::Indices;
 use crate::grid::{Bounds, Grid};
 use crate::scalar::norm::PARTIAL_SUMS;
+
+/// The indices of a group by quarters: as many vectors of each as 16 coordinates take.
+pub(in crate::arch) type Indices<V> = [[<V as Vector>::Bits; 4]; 4];
 
 /// A vector of floats, and what an instruction set does with it and with as many bits.
 ///

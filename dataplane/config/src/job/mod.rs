@@ -5,6 +5,7 @@
 pub mod cookie;
 pub mod credit;
 mod error;
+mod fixed;
 mod keywords;
 mod merge;
 mod method;

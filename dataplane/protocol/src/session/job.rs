@@ -2,9 +2,9 @@
 
 use super::action::Action;
 use super::peer::{Claim, Peer};
-use super::rack::Uplink;
 use super::seating::Seating;
 use super::static_job::StaticJob;
+use super::uplink::Uplink;
 use crate::aggregator::{Endpoint, JobConfig, Level};
 use crate::wire::{Ask, HEADER_LEN, Header, Join, Kind, Pending, RefuseReason, Refused, Welcome};
 use crate::{Cookie, WorkerId};

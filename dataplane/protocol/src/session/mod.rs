@@ -6,6 +6,7 @@
 //! each makes of an event.
 
 mod action;
+mod claims;
 mod fixed;
 mod follower;
 mod guesses;
@@ -17,6 +18,7 @@ mod rack;
 mod registry;
 mod seating;
 mod static_job;
+mod uplink;
 
 pub use action::Action;
 pub use joiner::{JoinError, JoinEvent, Joiner};

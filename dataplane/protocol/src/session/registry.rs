@@ -1,13 +1,13 @@
 //! The parameter server's side of static jobs: who is here, and when a session begins (P22–P25).
 
 use super::action::Action;
-use super::follower::Claims;
+use super::claims::Claims;
 use super::guesses::Guesses;
 use super::job::{JobState, packet, refusal};
 use super::peer::{Asked, Peer};
-use super::rack::Uplink;
 use super::seating::Seating;
 use super::static_job::StaticJob;
+use super::uplink::Uplink;
 use crate::aggregator::Level;
 use crate::wire::{Header, Join, Kind, Leave, RefuseReason};
 use crate::{Cookie, JobId, Round, WorkerId};

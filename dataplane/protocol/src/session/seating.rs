@@ -12,8 +12,8 @@
 //! | JOIN that claims another, none runs | with the last claim it is resumed | as fixed, by the root | with the last claim it begins |
 //! | LEAVE | BYE to all after the last | as fixed, after the root's BYE | BYE to all after the last |
 
-use super::follower::Claims;
-use super::rack::Uplink;
+use super::claims::Claims;
+use super::uplink::Uplink;
 
 /// A policy of membership, with what only that policy knows.
 #[allow(clippy::large_enum_variant, reason = "one per job")]

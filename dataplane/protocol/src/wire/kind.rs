@@ -1,10 +1,6 @@
 //! The kind byte (P2 kinds).
 
-use super::layout::codes;
-use super::{
-    ASK_LEN, Form, JOIN_LEN, LEAVE_LEN, MISMATCH_LEN, NORM_LEN, NUDGE_LEN, PENDING_LEN, RAW_LEN, REFUSED_LEN,
-    STRAGGLER_LEN, WELCOME_LEN,
-};
+use super::layout::{Value, codes};
 
 codes! {
     /// The kind of a packet.
@@ -63,26 +59,15 @@ impl Kind {
             _ => None,
         }
     }
+}
 
-    /// Length of the payload in bytes: of DATA and RESULT in this form; of WELCOME and DESCRIPTION without
-    /// the lists at their end.
-    #[inline]
-    pub const fn payload_len(self, form: Form) -> usize {
-        match self {
-            Kind::Norm | Kind::NormResult => NORM_LEN,
-            Kind::Data => form.data_len(),
-            Kind::Raw | Kind::RawResult => RAW_LEN,
-            Kind::Result => form.result_len(),
-            Kind::Straggler => STRAGGLER_LEN,
-            Kind::Mismatch => MISMATCH_LEN,
-            Kind::Nudge => NUDGE_LEN,
-            Kind::Join => JOIN_LEN,
-            Kind::Leave => LEAVE_LEN,
-            Kind::Welcome | Kind::Description => WELCOME_LEN,
-            Kind::Pending => PENDING_LEN,
-            Kind::Refused => REFUSED_LEN,
-            Kind::Bye => 0,
-            Kind::Ask => ASK_LEN,
-        }
+/// A kind that slots hold: answers name no other.
+impl Value for Kind {
+    fn read(from: &[u8]) -> Option<Kind> {
+        Kind::from_byte(*from.first()?).filter(|kind| kind.result().is_some())
+    }
+
+    fn write(&self, to: &mut [u8]) {
+        to[0] = *self as u8;
     }
 }

@@ -1,6 +1,5 @@
 //! Packets as tables of fields: one declaration gives a struct, its length, and how it is read and written.
 
-use super::Kind;
 use crate::{Cookie, Rank, Round, TableId, WorkerId};
 
 /// A value at a fixed place of a packet, big endian.
@@ -64,17 +63,6 @@ impl Value for bool {
 
     fn write(&self, to: &mut [u8]) {
         u32::from(*self).write(to);
-    }
-}
-
-/// A kind that slots hold: answers name no other.
-impl Value for Kind {
-    fn read(from: &[u8]) -> Option<Kind> {
-        Kind::from_byte(*from.first()?).filter(|kind| kind.result().is_some())
-    }
-
-    fn write(&self, to: &mut [u8]) {
-        to[0] = *self as u8;
     }
 }
 

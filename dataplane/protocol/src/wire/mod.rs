@@ -8,6 +8,7 @@ mod form;
 mod header;
 mod kind;
 mod layout;
+mod length;
 mod norm;
 mod rack;
 mod shares;

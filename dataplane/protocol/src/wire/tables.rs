@@ -1,7 +1,7 @@
 //! The lookup tables of a job, as WELCOME lists them (P6, P23).
 
+use super::Form;
 use super::layout::payload;
-use super::{Form, WelcomeError};
 use crate::TableId;
 use std::fmt;
 use std::ops::Deref;
@@ -48,10 +48,11 @@ impl Row {
         Row { id, bits, width: form.width(), lane: form.sums(), granularity, fraction, t_p, values }
     }
 
-    pub fn table(&self) -> Result<Table, WelcomeError> {
+    /// The table; `None` if no form has this width and lane.
+    pub fn table(&self) -> Option<Table> {
         let Row { id, bits, width, lane, granularity, fraction, t_p, values } = *self;
-        let form = Form::with_sums(width, lane).ok_or(WelcomeError::Form { id, width, lane })?;
-        Ok(Table { id, bits, form, granularity, fraction, t_p, values })
+        let form = Form::with_sums(width, lane)?;
+        Some(Table { id, bits, form, granularity, fraction, t_p, values })
     }
 }
 

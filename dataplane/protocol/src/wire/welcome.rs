@@ -178,8 +178,9 @@ impl Welcome {
             "racks whose workers and ranks add up",
         )?;
         let further = rows.chunks_exact(ROW_LEN).filter_map(Row::parse);
-        let tables: Result<Vec<_>, _> =
-            [fixed.first_table()].into_iter().chain(further).map(|row| row.table()).collect();
+        let table =
+            |row: Row| row.table().ok_or(WelcomeError::Form { id: row.id, width: row.width, lane: row.lane });
+        let tables: Result<Vec<_>, _> = [fixed.first_table()].into_iter().chain(further).map(table).collect();
         Ok(Welcome {
             session: fixed.session,
             data_slots: fixed.data_slots,

@@ -2,6 +2,7 @@
 
 use super::Worker;
 use super::error::SessionError;
+use super::missing::{Absence, Waits};
 use super::stream::{Stream, Tx};
 use crate::wire::{FLAG_NUDGE, FLAG_ROOT, Header, Kind, Nudge};
 use crate::{Round, SlotId};
@@ -9,42 +10,6 @@ use std::time::Duration;
 
 /// A worker that leaves answers NUDGEs this long after its first LEAVE (P25).
 const LEAVING: Duration = Duration::from_secs(1);
-
-/// A slot in which members are missing that have left.
-#[derive(Clone, Copy, Debug)]
-struct Absence {
-    slot: (SlotId, Round),
-    /// The time of the first NUDGE that showed it.
-    since: Duration,
-}
-
-/// The workers that the packets of one stream wait for.
-#[derive(Debug, Default)]
-pub(super) struct Waits {
-    /// Workers that the latest NUDGE has shown to be missing, one bit each.
-    pub missing: u64,
-    /// The slot that cannot complete without members that have left.
-    absence: Option<Absence>,
-}
-
-/// The workers and racks that packets wait for.
-#[derive(Debug, Default)]
-pub(super) struct Missing {
-    pub norm: Waits,
-    pub data: Waits,
-    /// Racks that the root waits for, by the latest NUDGE that it has sent.
-    pub racks: u64,
-    /// Members that have left.
-    pub left: u64,
-}
-
-impl Missing {
-    /// The workers that are missing. Data in flight belong to an earlier call than norms in flight, so a worker that is
-    /// missing there may be why others are missing here.
-    pub fn workers(&self) -> u64 {
-        if self.data.missing != 0 { self.data.missing } else { self.norm.missing }
-    }
-}
 
 impl Worker {
     fn class(&mut self, kind: Kind) -> (&mut Stream, &mut Waits) {

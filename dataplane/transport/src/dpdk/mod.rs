@@ -5,6 +5,8 @@
 
 #[cfg(not(feature = "dpdk"))]
 mod absent;
+#[cfg(not(feature = "dpdk"))]
+mod absent_tx;
 mod answers;
 mod config;
 #[cfg(feature = "dpdk")]
@@ -21,10 +23,10 @@ mod report;
 #[cfg(feature = "dpdk")]
 mod sender;
 
-#[cfg(not(feature = "dpdk"))]
-pub use absent::{DpdkIo, DpdkTx};
 pub use answers::Answers;
 pub use config::{DpdkConfig, Idle};
 pub use report::DeviceInfo;
+#[cfg(not(feature = "dpdk"))]
+pub use {absent::DpdkIo, absent_tx::DpdkTx};
 #[cfg(feature = "dpdk")]
 pub use {io::DpdkIo, sender::DpdkTx};

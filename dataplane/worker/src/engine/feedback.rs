@@ -4,7 +4,6 @@
 //! This takes 4 more bytes per coordinate of the calls under way, which are kept for later calls. Feedback
 //! lies in chunks that do not depend on how the session cuts tensors: no partition lies across two.
 
-use super::Engine;
 use crate::WorkerError;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +11,6 @@ use thc_codec::buffer::Buffer;
 use thc_codec::error::CodecError;
 use thc_codec::feedback::ErrorFeedback;
 use thc_codec::partition::MAX_PARTITION;
-use thc_transport::RetainedTx;
 
 /// One tensor's feedback: chunks of [`MAX_PARTITION`] coordinates, the last as long as the rest.
 #[derive(Clone)]
@@ -151,32 +149,6 @@ impl Feedback {
         self.check_is_free(key)?;
         self.tensors.remove(&key);
         Ok(())
-    }
-}
-
-impl<I: RetainedTx> Engine<I> {
-    /// A snapshot of all error feedback. Saving the snapshot takes time, and does not need the engine.
-    ///
-    /// # Errors
-    /// [`WorkerError::FeedbackBusy`] while a call that keeps error feedback is under way.
-    pub fn feedback(&self) -> Result<KeptFeedback, WorkerError> {
-        self.feedback.snapshot()
-    }
-
-    /// Replaces a tensor's error feedback.
-    ///
-    /// # Errors
-    /// [`WorkerError::FeedbackBusy`] while the tensor is being reduced.
-    pub fn put_feedback(&mut self, key: u64, restored: RestoredFeedback) -> Result<(), WorkerError> {
-        self.feedback.put(key, restored)
-    }
-
-    /// Discards the error feedback of a tensor.
-    ///
-    /// # Errors
-    /// [`WorkerError::FeedbackBusy`] while the tensor is being reduced.
-    pub fn reset_feedback(&mut self, key: u64) -> Result<(), WorkerError> {
-        self.feedback.reset(key)
     }
 }
 

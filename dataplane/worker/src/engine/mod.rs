@@ -14,6 +14,7 @@ mod memory;
 mod packed;
 mod pool;
 mod remote;
+mod saved;
 mod session;
 mod submit;
 mod task;

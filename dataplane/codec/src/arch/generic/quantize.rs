@@ -3,13 +3,10 @@
 use std::hint::black_box;
 
 use crate::arch::groups::{COMPLETE, GROUP, LARGE, SMALL, split, word};
-use crate::arch::vector::Vector;
+use crate::arch::vector::{Indices, Vector};
 use crate::grid::{Bounds, Grid};
 use crate::rounding::Rounding;
 use crate::scalar::quantize as scalar;
-
-/// The indices of a group by quarters: as many vectors of each as 16 coordinates take.
-pub(in crate::arch) type Indices<V> = [[<V as Vector>::Bits; 4]; 4];
 
 /// The constants of a slice.
 struct Constants<V: Vector> {

@@ -1,7 +1,9 @@
 //! A worker leaves its session (P25 LEAVE).
 
-use super::RETRY;
 use std::time::Duration;
+
+/// Time between JOINs that are not answered.
+pub(super) const RETRY: Duration = Duration::from_millis(200);
 
 /// The time for which LEAVE is repeated if the server says that others have not left: the server has the sums that
 /// they may lack.

@@ -9,11 +9,9 @@ use crate::wire::{
     Ask, Change, FLAG_ROOT, Header, Join, Kind, Leave, Pending, RefuseReason, Refused, Welcome, WelcomeError,
 };
 use crate::{Cookie, JobId, MAX_WORKERS, Round, WorkerId};
-use leaving::Leaving;
+use leaving::{Leaving, RETRY};
 use std::time::Duration;
 
-/// Time between JOINs that are not answered.
-const RETRY: Duration = Duration::from_millis(200);
 /// Time between JOINs while another process is asked whether it still has this worker's number (P24 incarnations).
 const IN_USE_RETRY: Duration = Duration::from_millis(60);
 /// Time between LEAVEs.

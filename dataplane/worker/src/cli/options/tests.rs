@@ -100,7 +100,10 @@ fn a_server_has_the_usual_port_unless_one_is_given() {
         ("[::1]:7", "[::1]:7"),
     ] {
         let config = config(&["--coordinates", "16Mi", "--ps", text]).unwrap();
-        assert_eq!((config.group.seat.ps, config.source), (at.parse().unwrap(), TensorSource::MadeUp(1 << 24)));
+        assert_eq!(
+            (config.group.seat.ps, config.source),
+            (at.parse().unwrap(), TensorSource::MadeUp(1 << 24))
+        );
     }
 }
 

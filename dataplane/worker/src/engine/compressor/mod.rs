@@ -8,6 +8,7 @@ mod measured;
 mod numbers;
 mod plan;
 mod raw;
+mod raw_scale;
 
 pub(super) use measured::Measured;
 pub use numbers::{CallKeys, Estimate, Numbers};

@@ -1,6 +1,5 @@
 //! RAW: integers on a scale that all workers share (P32).
 
-use super::{Compressor, Measured};
 use thc_protocol::wire::RAW_WORDS;
 use thc_protocol::worker::PacketId;
 
@@ -50,26 +49,5 @@ pub(in crate::engine) fn read_raw(sums: &[u8], count: u16, scale: f64, out: &mut
     let factor = raw_factor(count, scale);
     for (value, word) in out.iter_mut().zip(sums.chunks_exact(4)) {
         *value = (f64::from(i32::from_be_bytes([word[0], word[1], word[2], word[3]])) * factor) as f32;
-    }
-}
-
-impl Compressor {
-    /// s of P5: the power of two by which coordinates are multiplied, from the maximum's f32 bits.
-    pub fn raw_scale(&self, norm: u32) -> f64 {
-        power_of_two(self.raw_bits() - exponent(norm))
-    }
-
-    /// The largest magnitude of one worker's integers, 2^(30 − ⌈log₂ n⌉): n of them add up to 2^30 at most.
-    pub fn raw_limit(&self) -> f64 {
-        power_of_two(self.raw_bits())
-    }
-
-    /// All packets of a partition that goes RAW with its error feedback.
-    pub fn write_raw_with(&self, at: &Measured, x: &[f32], kept: &[f32], words: &mut [u8]) {
-        write_words(add_feedback(x, kept), self.raw_scale(at.norm), self.raw_limit(), words);
-    }
-
-    fn raw_bits(&self) -> i32 {
-        30 - (u16::BITS - (self.workers.max(1) - 1).leading_zeros()) as i32
     }
 }
