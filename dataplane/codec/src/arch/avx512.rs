@@ -281,7 +281,7 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
         let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         // SAFETY: `out` has 64 bytes.
         unsafe {
-            _mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_permutexvar_epi32(order, bytes(indices)))
+            _mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_permutexvar_epi32(order, bytes(indices)));
         };
     }
 
