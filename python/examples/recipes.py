@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -108,9 +109,11 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.pretrained = arguments.pretrained or {"gpt2": "gpt2", "roberta": "roberta-base"}.get(arguments.model)
 
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     torch.manual_seed(0)
-    device = torch.device("cuda", dist.get_rank() % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
     whole, train, held_out, scores = load(arguments)
     model = DistributedDataParallel(whole.to(device))
     if not arguments.without_thc:

@@ -146,7 +146,7 @@ def check_each_layer_gets_a_table() -> None:
     for index in (0, 2):
         error = float((means[index] - SCALES[index] * exact_mean(11)[index]).square().sum())
         foretold = other.plan.rows[index].error
-        # Ranks' gradients have nothing in common here, so what is cut off falls with their number, too (thc_adapt::thc::nmse).
+        # Ranks' gradients have nothing in common here, so what is cut off falls with their number, too (thc_policy::thc::nmse).
         assert foretold / SIZE * 0.8 < error < foretold * 1.1, (index, error, foretold)
 
 

@@ -79,7 +79,7 @@ def test_asynchronous() -> None:
         assert result(said)[1] > 60
         steps, longest = re.search(r"steps of the ranks: \[([\d, ]+)\]; longest delay (\d+)", said).groups()  # type: ignore[union-attr]
         counts = [int(count) for count in steps.split(", ")]
-        # The slow one took part, and held nobody up; who waits for it is never more than four steps ahead.
+        # The slow one took part, and held nobody up; no gradient that is older than four steps was taken.
         assert 0 < counts[2] < max(counts) and sum(counts) >= 900
         assert "--delay" not in options or int(longest) <= 4
         moved, floats = map(float, re.search(r"rank 0: ([\d.]+) MB, as floats ([\d.]+) MB", said).groups())  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from thc.arguments import Array, Plan, feedback_key
-from thc.errors import ThcError
+from thc.errors import ConfigError, ThcError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -93,6 +93,13 @@ class BaseGroup(abc.ABC):
     @abc.abstractmethod
     def tables(self) -> list[Table]:
         """The job's lookup tables, which a plan may choose from; calls take the first that name none."""
+
+    def _key(self, mode: str, feedback: int | str | None, plan: Plan | None) -> int | None:
+        """The key of a call's error feedback, which the method may demand."""
+        compresses = mode == "compressed" if plan is None else any(choice != "raw" for _, choice in plan)
+        if feedback is None and compresses and self.method != "default":
+            raise ConfigError(f"feedback is missing, and method = {self.method!r} keeps error feedback: give a key, the same for the same tensor")
+        return feedback_key(feedback)
 
     def allreduce(self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None) -> Array:
         """Replaces the array by the mean over all workers, and returns it: see :meth:`thc.Group.allreduce`."""

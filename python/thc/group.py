@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thc import _native, environment, rendezvous
-from thc.arguments import Array, Plan, as_f32, feedback_key, spans_of
+from thc.arguments import Array, Plan, as_f32, spans_of
 from thc.base_group import BaseGroup, Pending, _open
 from thc.errors import ConfigError
 from thc.interfaces import bind_option
@@ -227,13 +227,6 @@ class Group(BaseGroup):
         spans = None if plan is None else spans_of(plan)
         native = self._native.call(data, mode=mode, plan=spans, feedback=self._key(mode, feedback, plan), wait=False)
         return Handle(native, array, data)
-
-    def _key(self, mode: str, feedback: int | str | None, plan: Plan | None) -> int | None:
-        """The key of a call's error feedback, which the method may demand."""
-        compresses = mode == "compressed" if plan is None else any(choice != "raw" for _, choice in plan)
-        if feedback is None and compresses and self.method != "default":
-            raise ConfigError(f"feedback is missing, and method = {self.method!r} keeps error feedback: give a key, the same for the same tensor")
-        return feedback_key(feedback)
 
     def stats(self) -> Stats:
         """Totals since the group was joined."""

@@ -90,7 +90,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, object] | None:
     if importlib.util.find_spec("thc") is None:
         missing.append("Python has no thc (pip install ./python)")
     if program is None:
-        missing.append("thc-ps not found (cargo build --release -p thc-ps, or THC_PS_PROGRAM=PATH)")
+        missing.append("thc-ps not found (cargo build --profile dist -p thc-ps, or THC_PS_PROGRAM=PATH)")
     without = [method for method in plan.methods if missing and method.startswith("thc")]
     plan = dataclasses.replace(plan, methods=tuple(m for m in plan.methods if m not in without))
 

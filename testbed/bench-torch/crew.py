@@ -23,11 +23,11 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def find_server() -> Path | None:
-    """The release build of thc-ps."""
+    """thc-ps as packages have it, or that on the PATH."""
     named = os.environ.get("THC_PS_PROGRAM")
     target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
     on_path = shutil.which("thc-ps")
-    candidates = [Path(p) for p in (named, target / "release" / "thc-ps", on_path) if p]
+    candidates = [Path(p) for p in (named, target / "dist" / "thc-ps", on_path) if p]
     return next((path for path in candidates if path.is_file()), None)
 
 

@@ -18,7 +18,7 @@ use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET, Mode, Norm, Table, Tables, Welcome};
 use thc_protocol::{Cookie, Ecn, JobId, TableId, WorkerId};
 use thc_transport::{IoStats, PacketIo, Peer, RetainedTx, Run};
-use thc_worker::{Borrowed, Call, Engine, EngineConfig, Plan};
+use thc_worker::{Borrowed, Call, Engine, EngineConfig, Plan, Rounding};
 
 const JOB: JobId = JobId(0x0102);
 const CONFIGURED: Cookie = Cookie(0x0BAD_CAFE);
@@ -229,7 +229,7 @@ impl Session {
             timeout: Duration::from_secs(1),
             patience: Duration::ZERO,
             min_rto: Duration::from_millis(20),
-            seed: None,
+            rounding: Rounding::Stratified,
             threads: 1,
         };
         let mail = Rc::new(RefCell::new(Mail::default()));

@@ -107,15 +107,16 @@ impl ControllerError {
         ControllerError::Target { target: name.to_owned(), message: message.into() }
     }
 
-    /// The error of a text that is no TOML of ours.
+    /// The error of a text that is not valid TOML, or has unknown keys.
     pub(crate) fn syntax(text: &str, error: &toml::de::Error) -> ControllerError {
         let at = error.span().map_or(0, |span| span.start.min(text.len()));
-        let line = || text.get(..at).map_or(0, |before| before.matches('\n').count());
-        // The place of an unknown key of a job is that of its section.
+        let at = text.get(..at).map_or(0, |before| before.matches('\n').count());
+        // The place of an unknown key of a job is that of its section, so the key's line follows.
         let key = error.message().strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
         let sets =
             |line: &str| line.trim_start().strip_prefix(key?)?.trim_start().strip_prefix('=').map(|_| ());
-        let line = text.lines().position(|line| sets(line).is_some()).unwrap_or_else(line) + 1;
+        let line = text.lines().enumerate().skip(at).find(|(_, line)| sets(line).is_some());
+        let line = line.map_or(at, |(number, _)| number) + 1;
         ControllerError::Syntax { line, message: error.message().replace('\n', " ") }
     }
 }

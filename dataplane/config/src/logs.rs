@@ -21,7 +21,7 @@ pub enum LogFormat {
 /// The variables of all programs and of the Python package, without `THC_`; those of tests and benchmarks begin as in
 /// [`PREFIXES`].
 const VARIABLES: &str = "ADDRESS BIND BMV2 CONFIG CONTROLLER CONTROLLER_CA CONTROLLER_CERT CONTROLLER_KEY COOKIE DPDK \
-    GENERATE INJECT INJECT_SEED IO JOB JOIN_TIMEOUT LOG LOG_FORMAT MIN_RTO MODEL_SECRET PATIENCE PORT PS PS_PROGRAM \
+    GENERATE INJECT INJECT_SEED IO JOB JOIN_TIMEOUT LOG LOG_FORMAT METHOD MIN_RTO MODEL_SECRET PATIENCE PORT PS PS_PROGRAM \
     RANKS_PER_NODE RECV_BUFFER SEED SEND_BUFFER THREADS TIMEOUT WORKER WRITE";
 /// Beginnings of further variables.
 const PREFIXES: [&str; 14] = [
@@ -44,7 +44,8 @@ const PREFIXES: [&str; 14] = [
 /// `true` for a variable that begins with `THC_` and that nothing reads. Kubernetes makes variables with the port of each service.
 fn is_unknown(variable: &str) -> bool {
     let Some(name) = variable.strip_prefix("THC_") else { return false };
-    let is_of_service = name.contains("_SERVICE_") || name.contains("_PORT");
+    let is_of_service =
+        variable.contains("_SERVICE_") || variable.contains("_PORT_") || name.ends_with("_PORT");
     !is_of_service
         && !VARIABLES.split(' ').any(|known| known == name)
         && !PREFIXES.iter().any(|prefix| name.starts_with(prefix))

@@ -62,8 +62,8 @@ pub struct Spec {
     /// h.
     #[serde(default)]
     pub prox: Prox,
-    /// τ: no gradient is applied that is older than so many steps; others wait for a worker whose gradient would
-    /// become so. At least workers − 1. `None`: however old.
+    /// τ: a push is refused if the model has made more than this many steps since its pull. At least workers − 1.
+    /// `None`: there is no bound.
     pub delay: Option<u32>,
     /// How many workers there are: their numbers are below.
     pub workers: u16,

@@ -34,7 +34,6 @@ fn sixty_four_workers() {
     assert_eq!(stats.pushes, 4 * 64 * 8);
     for shard in &stats.models[0].shards {
         assert_eq!(shard.version, 64 * 8);
-        assert!(shard.longest_delay < 64 * 8);
     }
 }
 

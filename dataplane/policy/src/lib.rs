@@ -6,7 +6,6 @@
 //! - [`thc`] computes the cost and the error of a lookup table in closed form.
 //! - [`buckets`] estimates the time that a byte costs, by bucket, so that time can be the objective.
 //! - [`threshold`] finds the size from which on compression pays (SlimGC, section 3.3).
-//! - [`row`] measures how well communication is hidden behind computing (AQGB, section 3).
 //! - [`ratio`] decides how much of a gradient to send so that it arrives in time (AQGB, section 4.3).
 #![forbid(unsafe_code)]
 
@@ -14,7 +13,6 @@ pub mod buckets;
 pub mod error;
 pub mod layerwise;
 pub mod ratio;
-pub mod row;
 pub mod thc;
 pub mod threshold;
 

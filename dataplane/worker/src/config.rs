@@ -63,21 +63,10 @@ pub enum Rounding {
     /// They complement each other (P31), which makes the mean's error smaller. The seed follows from the job's seed.
     #[default]
     Stratified,
-    /// Independent of the others', as in the paper (Appendix A.2), with the worker's number as seed.
+    /// Independent of the others', as in the paper (Appendix A.2), with the worker's rank over all racks as seed.
     Independent,
     /// Independent of the others', with this seed, which no other worker of the job may have.
     Seed(u64),
-}
-
-impl GroupConfig {
-    /// The seed of independent roundings; `None` if they are stratified.
-    pub(crate) fn rounding_seed(&self) -> Option<u64> {
-        match self.rounding {
-            Rounding::Stratified => None,
-            Rounding::Independent => Some(self.seat.worker.into()),
-            Rounding::Seed(seed) => Some(seed),
-        }
-    }
 }
 
 impl Default for GroupConfig {

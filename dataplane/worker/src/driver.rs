@@ -174,7 +174,7 @@ impl<I: RetainedTx> Driver<I> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::EngineConfig;
+    use crate::{EngineConfig, Rounding};
     use std::net::{Ipv4Addr, SocketAddr};
     use std::sync::Arc;
     use std::time::Instant;
@@ -232,7 +232,7 @@ mod tests {
             timeout: Duration::from_secs(60),
             patience: Duration::ZERO,
             min_rto: Duration::from_millis(20),
-            seed: None,
+            rounding: Rounding::Stratified,
             threads: 1,
         };
         let io = Faulty { started: Instant::now(), panics: Arc::clone(panics) };

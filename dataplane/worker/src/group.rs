@@ -42,7 +42,7 @@ impl Group {
             timeout: config.timeouts.progress,
             patience: config.timeouts.patience,
             min_rto: config.timeouts.min_rto,
-            seed: config.rounding_seed(),
+            rounding: config.rounding,
             threads: config.threads,
         };
         let capacity = io.recv_capacity(MAX_PACKET);

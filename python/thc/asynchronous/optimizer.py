@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 from torch.optim import Optimizer
 
 from thc.asynchronous.model import Asynchronous, Pulled, Pushed, Tensor, Vector
@@ -21,7 +20,7 @@ class Flat:
     """One vector with a place for each of ``tensors``. For tensors of a GPU there is one on the GPU as well, and the one of
     the host is pinned: however many tensors there are, one copy crosses the bus."""
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         length = sum(tensor.numel() for tensor in tensors)
         device = tensors[0].device if tensors else torch.device("cpu")
         self._host = torch.zeros(length, dtype=torch.float32, device="cpu", pin_memory=device.type == "cuda")
@@ -31,7 +30,7 @@ class Flat:
         self.array: npt.NDArray[np.float32] = self._host.numpy()
         """The vector, in host memory."""
 
-    def gather(self, tensors: Sequence[Tensor | None]) -> None:
+    def gather(self, tensors: Sequence[torch.Tensor | None]) -> None:
         """Fills it; the place of what is ``None`` gets zeros."""
         with torch.no_grad():
             for view, tensor in zip(self._views, tensors):
@@ -42,7 +41,7 @@ class Flat:
             if self._near is not self._host:
                 self._host.copy_(self._near)
 
-    def scatter(self, tensors: Sequence[Tensor]) -> None:
+    def scatter(self, tensors: Sequence[torch.Tensor]) -> None:
         """Brings its numbers into the tensors."""
         with torch.no_grad():
             if self._near is not self._host:

@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from thc import _native, environment, errors
 from thc.cores import available_cores
-from thc.arguments import Array, Plan, as_f32, feedback_key, spans_of
+from thc.arguments import Array, Plan, as_f32, spans_of
 from thc.base_group import BaseGroup, Pending, _open
 from thc.stats import Job, Stats, Table, Training
 from thc.torch.options import Compression
@@ -162,7 +162,7 @@ class CollectiveGroup(BaseGroup):
         if plan is not None:
             spans = spans_of(plan)
         # What goes RAW without a plan takes no error feedback along.
-        key = None if plan is None and mode == "raw" else feedback_key(feedback)
+        key = None if plan is None and mode == "raw" else self._key(mode, feedback, plan)
         under = _Under(self, array, data)
         under.call, norms = self._codec.begin(data, spans, key)
         under.norms = torch.from_numpy(norms)

@@ -117,8 +117,13 @@ class Options(Compression):
         if isinstance(group, LoneGroup):
             # There is nothing that could be lost, chosen or compared.
             found |= {"method": "default", "feedback": False, "adapt": None, "only_if_faster": False}
+        elif compression.method not in ("default", group.method):
+            raise ConfigError(f"method is {compression.method!r}, and the group has {group.method!r}: give the group the same method")
+        else:
+            # The keys that the group's method fixes are checked like those of the compression's own.
+            found["method"] = group.method
         if found["feedback"] is None:
-            needed = compression.adapt is not None or not tells(group) or {compression.method, group.method} != {"default"}
-            found["feedback"] = needed if feedback is None else feedback
+            needed = compression.adapt is not None or not tells(group) or group.method != "default"
+            found["feedback"] = needed if feedback is None or group.method != "default" else feedback
         has_server = not isinstance(group, LoneGroup) and not group.sums_in_lanes
         return cls(**found, fallback=fallback and has_server, **others)

@@ -42,9 +42,10 @@ impl std::str::FromStr for Rate {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        let unit = match text[end..].to_ascii_lowercase().as_str() {
-            "mbit" | "mb/s" => 1e6,
-            "gbit" | "gb/s" => 1e9,
+        // A capital B is a byte.
+        let unit = match &text[end..] {
+            "mbit" | "Mbit" | "Mb/s" => 1e6,
+            "gbit" | "Gbit" | "Gb/s" => 1e9,
             _ => 0.0,
         };
         let bits = text[..end].parse::<f64>().unwrap_or(0.0) * unit;

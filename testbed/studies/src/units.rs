@@ -48,7 +48,7 @@ mod tests {
         assert_eq!("2.5Gb/s".parse(), Ok(Rate(2_500_000_000)));
         assert_eq!("2.5gbit".parse(), Ok(Link(Some(Rate(2_500_000_000)))));
         assert_eq!("loopback".parse(), Ok(Link(None)));
-        for wrong in ["", "1", "0gbit", "1kbit", "10gbps", "gbit", "-1gbit"] {
+        for wrong in ["", "1", "0gbit", "1kbit", "10gbps", "gbit", "-1gbit", "1GB/s"] {
             assert!(wrong.parse::<Link>().is_err(), "{wrong}");
         }
     }

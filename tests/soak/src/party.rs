@@ -17,7 +17,7 @@ use thc_protocol::worker::CallError;
 use thc_protocol::{Cookie, WorkerId};
 use thc_support::{SimIo, SimNet};
 use thc_transport::PacketIo;
-use thc_worker::{Borrowed, Call, Engine, EngineConfig, Handle, Plan, WorkerError};
+use thc_worker::{Borrowed, Call, Engine, EngineConfig, Handle, Plan, Rounding, WorkerError};
 
 /// Packets that a receive buffer holds, at least.
 const CAPACITY: usize = 4096;
@@ -238,7 +238,7 @@ impl Party {
                     timeout: Duration::from_secs(20),
                     patience: Duration::ZERO,
                     min_rto: Duration::from_millis([1, 2, 20][self.rng.usize(..3)]),
-                    seed: None,
+                    rounding: Rounding::Stratified,
                     threads: 1,
                 };
                 let capacity = if self.rng.u8(..4) == 0 { self.rng.usize(1..40) } else { CAPACITY };

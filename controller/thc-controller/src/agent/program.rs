@@ -23,6 +23,8 @@ impl Agent {
                 target.load(program, *cookie).await?;
                 let had = if loaded.is_some() { "another" } else { "no" };
                 tracing::info!("target {name}: it had {had} program: loaded");
+                // The flag asks for one replacement: a target that keeps no cookie would lose its sessions at each connection.
+                self.config.replaces_program = false;
             }
         }
         Ok(())

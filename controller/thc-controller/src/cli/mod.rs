@@ -114,10 +114,7 @@ pub fn main() -> ExitCode {
                 logs.failure("thc-controller", &failure.message);
                 return ExitCode::from(failure.status);
             }
-            // A reader that has read enough, such as `head`, ends a command without a word.
-            if failure.status != 0 {
-                print_error(format_args!("thc-controller: {}", failure.message));
-            }
+            print_error(format_args!("thc-controller: {}", failure.message));
             ExitCode::from(failure.status)
         }
     }

@@ -18,14 +18,12 @@ pub(super) fn ask(question: &str, instead: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints text on stdout. A reader that has gone, such as `head`, ends the command with status 0.
+/// Prints text on stdout. The command goes on without a reader that has gone, such as `head`.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-            Err(Failure { status: 0, message: String::new() })
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::error(format!("cannot write to standard output: {error}"))),
     }
 }

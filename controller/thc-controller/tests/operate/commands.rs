@@ -39,9 +39,10 @@ fn a_wrong_configuration_is_named_with_its_line() {
     std::fs::write(&file, "[controller]\nlisten = \"127.0.0.1:0\"\nlissten = 3\n").unwrap();
     let ended = run(&["run", "--config", file.to_str().unwrap()], &[]);
     says(&ended, 2, &["c.toml", "line 3", "lissten"]);
-    std::fs::write(&file, "[[job]]\nname = \"a\"\nwrokers = 3\n").unwrap();
+    std::fs::write(&file, "[[target]]\nname = \"t\"\nip = \"127.0.0.1\"\n\n[[job]]\nname = \"a\"\nip = 3\n")
+        .unwrap();
     let ended = run(&["run", "--config", file.to_str().unwrap()], &[]);
-    says(&ended, 2, &["c.toml", "line 3", "wrokers"]);
+    says(&ended, 2, &["c.toml", "line 7", "unknown field `ip`"]);
 }
 
 #[test]

@@ -48,6 +48,11 @@ impl FromStr for TableOptions {
             let (key, value) = part
                 .split_once('=')
                 .ok_or_else(|| format!("{part:?} is not a key with a value: write it like bits=2,lane=8"))?;
+            if key.trim() == "table" {
+                return Err(
+                    "table: write a table's values into a file; the number of a table is table_id".to_owned()
+                );
+            }
             let value = value.trim();
             let value = value.parse::<u64>().map_or_else(|_| Value::from(value), Value::from);
             set(&mut table, key.trim(), value)?;

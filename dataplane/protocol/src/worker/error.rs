@@ -33,13 +33,13 @@ pub enum SessionError {
     )]
     Mismatch { mine: Option<Norm>, who: Who, slot: Norm, refused: Norm },
     /// The aggregator answers, but not all workers have sent: `missing` has a bit for each that has not.
-    #[error("still missing after {} s: {}; check that all run, or raise the timeout", seconds(*waited), Workers(*missing))]
+    #[error("still missing after {} s: {}; check that all run, or raise timeout and patience", seconds(*waited), Workers(*missing))]
     Missing { missing: u64, waited: Duration },
     /// P25 LEAVE: `members` (one bit each) have left and have not sent what this worker waits for, a packet of `call`.
     #[error("{} left or ended before all-reduce #{call} of the session was done: all workers must join anew", Workers(*members))]
     Left { members: u64, call: u64, waited: Duration },
     /// The root answers, but not all racks have sent: `missing` has a bit for each that has not.
-    #[error("still missing after {} s: {}; check that all run, or raise the timeout", seconds(*waited), OfRacks(*missing))]
+    #[error("still missing after {} s: {}; check that all run, or raise timeout and patience", seconds(*waited), OfRacks(*missing))]
     MissingRacks { missing: u64, waited: Duration },
     /// P19 non-finite gradients: the maximum of a partition is below this worker's own norm; both are f32 bits.
     #[error(

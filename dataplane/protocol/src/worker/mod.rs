@@ -143,11 +143,6 @@ impl Worker {
         }
     }
 
-    /// The number of the session's first call, if it is not 0: for tests of wrapping numbers, before the first call.
-    pub fn set_first_call(&mut self, call: u64) {
-        self.first_call = call;
-    }
-
     /// Bounds the data packets outstanding, for a small receive buffer.
     pub fn set_limit(&mut self, packets: u64) {
         let credit = if self.params.credit > 0 { self.params.credit.into() } else { u64::MAX };

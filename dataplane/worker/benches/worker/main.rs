@@ -69,7 +69,7 @@ fn engine(way: Way) -> Engine<Net> {
         timeout: Duration::from_secs(30),
         patience: Duration::ZERO,
         min_rto: Duration::from_millis(20),
-        seed: None,
+        rounding: thc_worker::Rounding::Stratified,
         threads: 1,
     };
     Engine::new(io, config, joiners, &welcome, 1, SLOTS as usize * 2).unwrap()

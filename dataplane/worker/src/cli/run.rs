@@ -48,7 +48,10 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
     let _endpoint = config.http.map(|at| metrics.serve(at)).transpose()?;
     let group = Group::join(config.group.clone())?;
     let workers = group.parameters()?.all_workers();
-    config.method.check(group.parameters()?.tables.first(), group.block()?).map_err(anyhow::Error::msg)?;
+    let check_method = || {
+        config.method.check(group.parameters()?.tables.first(), group.block()?).map_err(anyhow::Error::msg)
+    };
+    check_method()?;
     let (job, worker) = (group.job(), group.worker());
     metrics.set_worker(job, worker);
     match &config.group.controller {
@@ -80,6 +83,7 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
                 tracing::warn!("{why}; joining anew and beginning again");
                 work.iter().try_for_each(|work| group.reset_feedback(work.key))?;
                 group.rejoin()?;
+                check_method()?;
             }
             _ => return Err(end),
         }

@@ -31,12 +31,6 @@ impl ControllerUrl {
         self.tls
     }
 
-    /// Host and port of the controller.
-    #[must_use]
-    pub fn authority(&self) -> &str {
-        &self.authority
-    }
-
     /// The controller's endpoint in gRPC's form.
     pub(crate) fn endpoint(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };

@@ -1,5 +1,6 @@
 //! The configuration of an engine.
 
+use crate::Rounding;
 use std::net::SocketAddr;
 use std::time::Duration;
 use thc_protocol::{JobId, WorkerId};
@@ -19,8 +20,8 @@ pub struct EngineConfig {
     pub patience: Duration,
     /// Shortest retransmission time-out.
     pub min_rto: Duration,
-    /// Seed of the private rounding, `None` to derive it.
-    pub seed: Option<u64>,
+    /// How this worker rounds.
+    pub rounding: Rounding,
     /// Threads that compute, the caller's among them; at least 1.
     pub threads: usize,
 }

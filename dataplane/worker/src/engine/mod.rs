@@ -32,7 +32,7 @@ pub use packed::{Packed, PackedLayout, PackedPart, PackedTensor, Piece};
 pub use remote::Finished;
 pub use submit::Handle;
 
-use crate::{Computed, Stats, WorkerError};
+use crate::{Computed, Rounding, Stats, WorkerError};
 use calls::{Calls, group_len};
 use compressor::Compressor;
 use feedback::Feedback;
@@ -312,5 +312,5 @@ impl<I: RetainedTx> Engine<I> {
 /// # Errors
 /// [`WorkerError::Unusable`].
 pub fn usable(description: &Welcome, workers: u8) -> Result<(), WorkerError> {
-    Compressor::new(description, workers, WorkerId(0), None).map(drop)
+    Compressor::new(description, workers, WorkerId(0), Rounding::Stratified).map(drop)
 }

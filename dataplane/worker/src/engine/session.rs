@@ -32,7 +32,7 @@ impl Session {
         capacity: usize,
         now: Duration,
     ) -> Result<Session, WorkerError> {
-        let compressor = Compressor::new(welcome, workers, config.worker, config.seed)?;
+        let compressor = Compressor::new(welcome, workers, config.worker, config.rounding)?;
         let parameters = Parameters {
             timeout: config.timeout,
             patience: config.patience,

@@ -10,7 +10,7 @@ use thc_protocol::{Cookie, Ecn, JobId, Lane, Policy, TableId, WorkerId};
 pub use thc_support::random::seeds;
 use thc_support::{SimConfig, SimIo, SimNet, wire_table};
 use thc_transport::{Origin, PacketIo};
-use thc_worker::{Borrowed, Call, Engine, EngineConfig, WorkerError};
+use thc_worker::{Borrowed, Call, Engine, EngineConfig, Rounding, WorkerError};
 
 pub const JOB: JobId = JobId(7);
 pub const COOKIE: Cookie = Cookie(0xC00C1E);
@@ -253,7 +253,7 @@ impl World {
                     timeout: Duration::from_secs(20),
                     patience: Duration::ZERO,
                     min_rto: Duration::from_millis(2),
-                    seed: None,
+                    rounding: Rounding::Stratified,
                     threads,
                 };
                 Engine::new(io, config, joiners, &welcome, n, 4096).unwrap()

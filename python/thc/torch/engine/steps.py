@@ -241,7 +241,7 @@ class Steps:
     def _gather_counts(self) -> list[int]:
         """The call that ends a step, of one packet each way: all ranks' counts of steps, modulo 65536, where the job can tell them."""
         if not self._tells:
-            self._group.allreduce(torch.zeros(1).numpy())
+            self._group.allreduce(torch.zeros(1).numpy(), mode="raw")
             return []
         return [count for (count,) in exchange_halves(self._group, self._peers.rank, [self.number & 0xFFFF])]
 

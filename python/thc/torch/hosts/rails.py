@@ -145,7 +145,7 @@ class RailGroup(BaseGroup):
         self.rail_ranks = [each[ranks.place] for each in hosts.ranks]
         """The ranks that are on this rail."""
         self.ps, self.job_number = rail.ps, rail.job_number
-        self.sums_in_lanes = rail.sums_in_lanes
+        self.sums_in_lanes, self.method = rail.sums_in_lanes, rail.method
         self.training = Training()
         _open.add(self)
 

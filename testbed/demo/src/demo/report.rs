@@ -51,8 +51,10 @@ pub struct Report {
     pub steps: u32,
     /// Seed.
     pub seed: u64,
-    /// Whether workers kept error feedback.
+    /// `true` if workers kept error feedback.
     pub error_feedback: bool,
+    /// `true` if each worker's host had a share of the server.
+    pub shares: bool,
     /// Coordinates of a gradient.
     pub parameters: usize,
     /// The run through THC.
@@ -87,7 +89,13 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 impl Report {
     /// Makes the report of both runs. `thc` is what the workers reported, `server` the totals of their server if
     /// a program was the server, and `feedback` says whether the workers kept error feedback.
-    pub fn new(plan: &DemoPlan, feedback: bool, server: Option<Server>, thc: RunResult, exact: Run) -> Self {
+    pub fn new(
+        plan: &DemoPlan,
+        (feedback, shares): (bool, bool),
+        server: Option<Server>,
+        thc: RunResult,
+        exact: Run,
+    ) -> Self {
         let RunResult { parameters, run: thc, errors, outcomes } = thc;
         let mut traffic = Traffic::default();
         for one in outcomes.iter().filter_map(|outcome| outcome.traffic) {
@@ -100,6 +108,7 @@ impl Report {
             steps: plan.steps,
             seed: plan.seed,
             error_feedback: feedback,
+            shares,
             parameters,
             nmse: mean(errors.iter().map(|e| e.applied)),
             nmse_without_feedback: mean(errors.iter().map(|e| e.without_feedback)),
@@ -134,10 +143,13 @@ fn thousands(number: u64) -> String {
 }
 
 impl Report {
-    /// Bytes of all gradients that cross a worker's link in the fuller direction: of THC, and of ring all-reduces of bf16 and f32.
+    /// Bytes of all gradients that cross a worker's link in the fuller direction: of THC with its headers, and of ring all-reduces of
+    /// bf16 and f32 without. With shares, a link carries what the host's share receives and sends, too, but for its own worker.
     fn link_bytes(&self) -> [f64; 3] {
-        let thc = self.bytes_per_coordinate_up.max(self.bytes_per_coordinate_down);
-        let ring = 2.0 * f64::from(self.workers - 1) / f64::from(self.workers);
+        let (up, down) = (self.bytes_per_coordinate_up, self.bytes_per_coordinate_down);
+        let others = f64::from(self.workers - 1) / f64::from(self.workers);
+        let thc = if self.shares { others * (up + down) } else { up.max(down) };
+        let ring = 2.0 * others;
         let coordinates = self.parameters as f64 * f64::from(self.steps);
         [thc, 2.0 * ring, 4.0 * ring].map(|bytes| bytes * coordinates)
     }

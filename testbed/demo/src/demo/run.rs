@@ -107,7 +107,13 @@ pub fn run(options: &Options) -> Result<Report> {
     let temporary = tempfile::tempdir().map_err(Error::Process)?;
     let (thc, totals) = run_compressed(options, temporary.path(), Arc::clone(&interrupted))?;
     let exact = exact(options, interrupted)?;
-    Ok(Report::new(&options.plan, options.feedback, totals, thc, exact.run))
+    Ok(Report::new(
+        &options.plan,
+        (options.feedback, options.aggregator == Aggregator::Shares),
+        totals,
+        thc,
+        exact.run,
+    ))
 }
 
 /// The running aggregator, and how workers reach it.

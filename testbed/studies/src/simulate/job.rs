@@ -12,7 +12,7 @@ use thc_protocol::wire::{Header, Kind, Welcome};
 use thc_protocol::{Cookie, WorkerId};
 use thc_ps::{JobSetup, ServerOptions};
 use thc_support::{SimConfig, SimNet};
-use thc_worker::{Computed, Engine, EngineConfig};
+use thc_worker::{Computed, Engine, EngineConfig, Rounding};
 
 use super::actor::{Actor, PacketCosts, Party, Port, SimAggregator};
 use super::cluster::Cluster;
@@ -310,7 +310,7 @@ fn party(
         timeout: Duration::from_secs(600),
         patience: Duration::ZERO,
         min_rto: Duration::from_millis(20),
-        seed: Some(settings.seed.wrapping_add(rank.into())),
+        rounding: Rounding::Seed(settings.seed.wrapping_add(rank.into())),
         threads: 1,
     };
     let port = Port::new(net.endpoint(worker_at(rank)), settings.costs);

@@ -61,7 +61,8 @@ impl DoctorFlags {
         let config = keys.group(keys.worker.unwrap_or(0), cookie, io)?;
         if let Some(controller) = &config.controller {
             return Err(format!(
-                "ps = \"{}\": doctor asks a parameter server, give its address",
+                "ps = \"{}\" is a controller: give --ps the server's HOST:PORT, which `thc-controller target list` shows, and \
+                 --job and --cookie",
                 controller.url
             ));
         }

@@ -18,7 +18,7 @@ use raw::add_feedback;
 pub(super) use raw::{raw_factor, raw_word, read_raw, write_raw};
 
 use super::loan::Held;
-use crate::WorkerError;
+use crate::{Rounding, WorkerError};
 use thc_codec::block::Block;
 use thc_codec::error::CodecError;
 use thc_codec::packing::unpack;
@@ -52,7 +52,7 @@ impl Compressor {
         welcome: &Welcome,
         workers: u8,
         worker: WorkerId,
-        seed: Option<u64>,
+        rounding: Rounding,
     ) -> Result<Compressor, WorkerError> {
         let unusable = |reason: String| WorkerError::Unusable { reason };
         if welcome.features == FEATURE_ROOT {
@@ -78,7 +78,7 @@ impl Compressor {
             workers,
             rank,
             job_seed: welcome.job_seed,
-            roundings: roundings(welcome.job_seed, rank, seed),
+            roundings: roundings(welcome.job_seed, rank, rounding),
         })
     }
 
@@ -110,7 +110,7 @@ impl Compressor {
             workers: ranks,
             rank,
             job_seed,
-            roundings: roundings(job_seed, rank, seed),
+            roundings: roundings(job_seed, rank, seed.map_or(Rounding::Stratified, Rounding::Seed)),
         })
     }
 
@@ -345,10 +345,13 @@ impl Compressor {
     }
 }
 
-/// The source of a worker's roundings. The roundings of the job's workers are stratified, unless this one has its own
-/// seed.
-fn roundings(job_seed: u64, rank: Rank, seed: Option<u64>) -> Source {
-    seed.map_or_else(|| Source::for_worker(job_seed, rank.0), Source::independent)
+/// The source of a worker's roundings. `rank` counts the workers of all racks, so no two workers have the same source.
+fn roundings(job_seed: u64, rank: Rank, rounding: Rounding) -> Source {
+    match rounding {
+        Rounding::Stratified => Source::for_worker(job_seed, rank.0),
+        Rounding::Independent => Source::independent(rank.0.into()),
+        Rounding::Seed(seed) => Source::independent(seed),
+    }
 }
 
 #[cfg(test)]
@@ -368,7 +371,7 @@ mod tests {
         let table = LookupTable::solve(bits, (1 << bits) - 1, fraction).unwrap();
         let table = Table { id: TABLE, ..wire_table(Form::new(bits, Lane::Bits16).unwrap(), &table) };
         let welcome = Welcome { job_seed: 1, ..Welcome::new(workers, Tables::one(table)) };
-        Compressor::new(&welcome, workers, WorkerId(0), None)
+        Compressor::new(&welcome, workers, WorkerId(0), Rounding::Stratified)
     }
 
     fn measurement(padded: usize, norm: u32) -> Measured {
