@@ -115,12 +115,17 @@ mod tests {
 
     #[test]
     fn misspelt_variables_are_unknown() {
-        for unknown in ["THC_THREDS", "THC_", "THC_Worker", "THC_COOKIES"] {
+        for unknown in ["THC_THREDS", "THC_", "THC_Worker", "THC_COOKIES", "THC_PS_PORTT"] {
             assert!(is_unknown(unknown), "{unknown}");
         }
-        for known in
-            ["THC_WORKER", "THC_BACKEND_LANE", "THC_CONTROLLER_SERVICE_HOST", "THC_PS_PORT_9000_UDP", "PATH"]
-        {
+        for known in [
+            "THC_WORKER",
+            "THC_BACKEND_LANE",
+            "THC_CONTROLLER_SERVICE_HOST",
+            "THC_PORT_9000_UDP",
+            "THC_METHOD",
+            "PATH",
+        ] {
             assert!(!is_unknown(known), "{known}");
         }
     }

@@ -23,7 +23,7 @@ pub enum IoName {
     Dpdk,
 }
 
-/// Checks everything. `io` is the requested backend; `own` is the address on which the program listens or
+/// Checks the settings of the requested backend, `io`; `own` is the address on which the program listens or
 /// from which it sends, which DPDK uses if `address` is absent.
 ///
 /// # Errors

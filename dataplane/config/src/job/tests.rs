@@ -99,7 +99,7 @@ fn a_job_may_have_tables_of_every_width() {
     // As a flag; and what is no table.
     let flag: TableOptions = "bits=2, lane=4,granularity=3,fraction=1/8,table_id=7".parse().unwrap();
     assert_eq!((flag.bits, flag.lane, flag.granularity, flag.table_id), (Some(2), Some(4), Some(3), Some(7)));
-    for wrong in ["2", "bits=x", "width=3", "fraction=2"] {
+    for wrong in ["2", "bits=x", "width=3", "fraction=2", "table=0,3,5,9"] {
         assert!(wrong.parse::<TableOptions>().is_err(), "{wrong}");
     }
     for (text, says) in [

@@ -374,6 +374,26 @@ mod tests {
         Compressor::new(&welcome, workers, WorkerId(0), Rounding::Stratified)
     }
 
+    #[test]
+    fn workers_of_different_racks_round_independently() {
+        use thc_protocol::wire::Rack;
+        let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+        let table = Table { id: TABLE, ..wire_table(Form::new(4, Lane::Bits8).unwrap(), &table) };
+        let in_rack = |first| {
+            let rack = Some(Rack {
+                racks: 2,
+                rack: WorkerId(0),
+                workers: 4,
+                quorum: 4,
+                first: Rank(first),
+                layout: 0,
+            });
+            let welcome = Welcome { job_seed: 1, rack, ..Welcome::new(2, Tables::one(table)) };
+            Compressor::new(&welcome, 2, WorkerId(0), Rounding::Independent).unwrap().keys(0).roundings
+        };
+        assert_ne!(in_rack(0), in_rack(2));
+    }
+
     fn measurement(padded: usize, norm: u32) -> Measured {
         let part = Partition { index: 0, offset: 0, len: padded, padded };
         Measured { part, start: 0, choice: Choice::Table(TABLE), norm, left_out: false }
