@@ -56,6 +56,17 @@ def check_best_effort_with_loss_and_synchronization() -> None:
     assert copied == [False, False, True, False, False, True]
 
 
+def check_the_published_method_where_packets_may_be_lost() -> None:
+    model, hook = wrap_model(
+        Weights(), server={"policy": "best-effort", "deadline": "1s"}, method="thc-paper", feedback=None
+    )
+    assert hook.options.feedback and hook.group.method == "thc-paper"
+    for step in range(2):
+        # Independent roundings, the paper's table, and in the second step the feedback of the first.
+        assert error_of(backward(model, gradients(step)), exact_mean(step)) < 0.2
+    assert hook.steps == 2 and not hook.fallback_active
+
+
 def check_synchronization_without_loss_copies_nothing() -> None:
     model, hook = wrap_model(Weights((20_000,)))
     for step in range(2):
