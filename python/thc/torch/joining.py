@@ -57,10 +57,7 @@ def check_joining(group: BaseGroup | None, over: str, compression: Compression, 
         raise ConfigError(f"{', '.join([*joining, *codec, *of_ranks])}: these are options of a group, and one was given: give them to it")
     if over == "server" and codec and names_server(join):
         raise ConfigError(f"{', '.join(codec)}: the parameter server that is named has its own: leave them out, or run one with server={{...}}")
-    server = join.server or {}
-    if compression.adapt is not None and "table" in server:
-        raise ConfigError("table: adapt predicts the errors of the tables that a job chooses: leave table out, or adapt")
-    both = sorted({*codec, *of_ranks} & server.keys())
+    both = sorted({*codec, *of_ranks} & (join.server or {}).keys())
     if both:
         raise ConfigError(f"{', '.join(both)}: given in compression and in server: leave one out")
 

@@ -13,7 +13,7 @@ from thc import errors
 from thc.base_group import BaseGroup
 from thc.logs import announce
 from thc.torch.collective import CollectiveGroup
-from thc.torch.compression.compressor import Compressor, HostCompressor
+from thc.torch.compression.compressor import Compressor, HostCompressor, LoneCompressor
 from thc.torch.device.codec import DeviceCodec
 from thc.torch.device.compressor import DeviceCompressor
 from thc.torch.device.lanes import LanesCodec
@@ -96,7 +96,7 @@ class CompressorSelector:
         compressed, whatever comes; ``parts`` may have reasons for it, too."""
         self._group, self._options, self._peers = group.rail if isinstance(group, RailGroup) else group, options, peers
         self._parts = parts
-        self.compressor = HostCompressor(self._group, options)
+        self.compressor = (LoneCompressor if isinstance(group, LoneGroup) else HostCompressor)(self._group, options)
         """What compresses buckets, or this rank's shares of them."""
         self.shares = RailCompressor(group, lambda: self.compressor, IN_FLIGHT, meanwhile) if isinstance(group, RailGroup) else None
         """What divides buckets among the ranks of a host."""

@@ -130,7 +130,7 @@ class State:
         model = None if self._model is None else self._model()
         if names_server(join) or join.colocated is not None or {"quorum", "policy"} & (join.server or {}).keys():
             return False
-        if compression.adapt is not None or compression.only_if_faster or self._options["device"] == "cpu" or model is None:
+        if compression.adapt is not None or self._options["device"] == "cpu" or model is None:
             return False
         return backend_on(self._process_group, "cuda") == "nccl" and all(p.device.type == "cuda" for p in model.parameters())
 
@@ -182,7 +182,7 @@ def wrap(
     - ``fallback``: whether training goes on through the process group when the server is lost, and compressed when it is back.
     - ``device``: what compresses: ``"cpu"``, ``"triton"``, or ``"auto"``: Triton for gradients on a GPU, where it is installed.
     - ``check_replicas``: after every so many steps the ranks compare their parameters, and all raise :class:`thc.ReplicasError` if they differ.
-    - ``compression``: bits, error feedback, what is chosen while training: see :class:`thc.torch.Compression`.
+    - ``compression``: method, bits, error feedback, what is chosen while training: see :class:`thc.torch.Compression`.
     - ``join``: server, secrets, time-outs: see :class:`thc.torch.Join`.
 
     :func:`hook_of` finds the hook, with its statistics, its state for a checkpoint, and what else can be asked of it.
