@@ -26,7 +26,7 @@ from thc.torch.hosts.rails import hosts_of, rails as make_rails
 from thc.torch.options import Compression
 from thc.torch.ranks.gathering import Gather, gather_objects
 from thc.torch.ranks.lone import LoneGroup
-from thc.torch.ranks.peers import time_out
+from thc.torch.ranks.peers import broadcast_tensors, time_out
 
 _named: weakref.WeakValueDictionary[tuple[int, int, str | None, int | None], BaseGroup] = weakref.WeakValueDictionary()
 """The groups of servers that are named, by this process's rank, how much higher the job's number is, and what names them: each can be joined only
@@ -158,15 +158,9 @@ def threads_of(process_group: Any) -> int | None:
 def begin_alike(model: torch.nn.Module, process_group: Any) -> None:
     """Copies parameters and buffers of the first rank to all; of sharded ones, each rank its part."""
     first = 0 if process_group is None else dist.get_global_rank(process_group, 0)
+    own = [getattr(tensor, "_local_tensor", tensor) for tensor in [*model.parameters(), *model.buffers()]]
     with torch.no_grad():
-        for tensor in [*model.parameters(), *model.buffers()]:
-            own = getattr(tensor, "_local_tensor", tensor).detach()
-            if not own.numel():
-                continue
-            whole = own.contiguous()
-            dist.broadcast(whole, first, group=process_group)
-            if whole is not own:
-                own.copy_(whole)
+        broadcast_tensors([tensor for tensor in own if tensor.numel()], first, process_group)
 
 
 OF_A_RANK = frozenset(

@@ -33,8 +33,6 @@ class ShardedParameter:
         self.size: int = parameter.padded_sharded_param_size.numel()
         self.produced = False
         """Whether the backward pass has computed its gradient, which FSDP has not taken yet."""
-        self.held_back = False
-        """Whether its gradient has something in it that was not averaged."""
 
     @property
     def trains(self) -> bool:
@@ -100,14 +98,13 @@ class Shard:
         """Whether FSDP itself averages this module's gradients over replicas."""
         return any(group._is_hsdp for group in self._groups)
 
-    @property
-    def averages(self) -> bool:
-        """Whether this backward pass's gradients are to be averaged: see ``set_requires_all_reduce``."""
-        return all(group.all_reduce_grads for group in self._groups)
+    def trained(self) -> list[ShardedParameter]:
+        """The parameters that are not frozen."""
+        return [part for part in self.parts if part.trains]
 
     def match_reduced(self, length: int) -> list[ShardedParameter] | None:
         """The parameters to which a gradient of this length belongs that FSDP has summed over the shards; nothing if that cannot be told."""
-        trained = [part for part in self.parts if part.trains]
+        trained = self.trained()
         produced = [part for part in trained if part.produced]
         for part in produced:
             part.produced = False
@@ -162,6 +159,8 @@ class Replicas(Adapter):
         self._travelling: list[_Travelling] = []
         """The calls of the step under way, which the end of the backward pass ends."""
         self._index = 0
+        self._late: list[Shard] = []
+        """Those whose gradients travel when this backward pass is over."""
         self._pass = -1
         """Torch's number of the backward pass whose end delivers what is under way."""
 
@@ -188,20 +187,18 @@ class Replicas(Adapter):
         if gradients.device.type == "cuda":
             # It is FSDP's, of another stream, and torch before 2.15 may let go of it while this one works on it.
             gradients.record_stream(torch.cuda.current_stream(gradients.device))
-        if shard.averages and self._pass != (now := torch._C._current_graph_task_id()):
+        if self._pass != (now := torch._C._current_graph_task_id()):
             self._pass = now
             # Something is left if a backward pass has ended half-way, on all replicas.
-            self._travelling, self._index = [], 0
+            self._travelling, self._late, self._index = [], [], 0
             torch.autograd.Variable._execution_engine.queue_callback(self._deliver)
-        if parts is not None and shard.averages and shard.adds_later(gradients.dtype) and not any(part.held_back for part in parts):
+        if shard.adds_later(gradients.dtype) and parts is not None:
             # FSDP adds nothing now, and the mean is added when the backward pass is over, which goes on meanwhile.
             flat = gradients.detach().clone()
             gradients.zero_()
             self._begin(flat, parts, shard.layout(parts))
-            return
-        # FSDP adds them to what there is already; the sum travels at the end of the last of several backward passes.
-        for part in parts or shard.parts:
-            part.held_back = part.trains
+        elif shard not in self._late:
+            self._late.append(shard)
 
     def _begin(self, flat: torch.Tensor, parts: list[ShardedParameter], layout: Layout, is_last: bool = False) -> None:
         """Has gradients averaged, in place."""
@@ -228,17 +225,11 @@ class Replicas(Adapter):
         return bucket.buffer
 
     def _deliver(self) -> None:
-        """The end of a backward pass: averages what has been held back, also of parameters that this one did not use, and waits for all means."""
+        """The end of a backward pass: averages what could not be before, and waits for all means."""
         self._pass = -1
-        for shard in self._shards:
-            parts = [part for part in shard.parts if part.held_back]
-            if not parts or not shard.averages:
-                continue
-            for part in parts:
-                part.held_back = False
-            grad = next((part.grad for part in parts if part.grad is not None), None)
-            if grad is None:
-                continue  # they were given up
+        for shard in self._late:
+            parts = shard.trained()
+            grad = next(part.grad for part in parts if part.grad is not None)
             flat = torch.zeros(sum(part.size for part in parts), dtype=grad.dtype, device=grad.device)
             for part, piece in zip(parts, flat.split([part.size for part in parts])):
                 part.take_out(piece)

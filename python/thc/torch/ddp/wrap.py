@@ -45,15 +45,10 @@ class State:
         compression: Compression = Compression(),
         join: Join = Join(),
     ) -> None:
-        self._options: dict[str, Any] = {
-            "over": over,
-            "exclude": (exclude,) if isinstance(exclude, str) else tuple(exclude),
-            "fallback": fallback,
-            "device": device,
-            "check_replicas": check_replicas,
-            "compression": compression,
-            "join": join,
-        }
+        exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
+        self._options: dict[str, Any] = dict(
+            over=over, exclude=exclude, fallback=fallback, device=device, check_replicas=check_replicas, compression=compression, join=join
+        )
         self._model = None if model is None else weakref.ref(model)
         if process_group is None and isinstance(model, DistributedDataParallel) and model.process_group is not dist.group.WORLD:
             process_group = model.process_group
@@ -76,16 +71,15 @@ class State:
             raise self._error
         if self.hook is None:
             try:
-                self.hook = self._connect(**self._options)
+                self.hook = self._connect()
             except Exception as error:
                 self._error = error
                 raise
         return self.hook
 
-    def _connect(
-        self, over: str, exclude: Sequence[str], fallback: bool, device: str, check_replicas: int | None, compression: Compression, join: Join
-    ) -> Hook:
+    def _connect(self) -> Hook:
         model, group = None if self._model is None else self._model(), self._group
+        over, exclude, fallback, device, check_replicas, compression, join = self._options.values()
         failed: Exception | None = None
         try:
             if model is not None:

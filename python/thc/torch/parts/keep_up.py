@@ -23,8 +23,8 @@ from thc.torch.engine.bucket import Bucket
 from thc.torch.hosts.rails import RailGroup
 from thc.torch.parts.part import Part, Span
 from thc.torch.ranks.gathering import Gather, shared_store
-from thc.torch.ranks.peers import time_out
-from thc.torch.synchronize import broadcast_tensors, tensors_of
+from thc.torch.ranks.peers import broadcast_tensors, time_out
+from thc.torch.synchronize import tensors_of
 
 
 PERIOD = 0.1

@@ -17,6 +17,10 @@ from thc import errors
 from thc.torch.ranks.gathering import Gathering, begin_gather, gather_objects
 
 
+TOGETHER = 1 << 24
+"""Bytes that are broadcast together."""
+
+
 def backend_on(process_group: Any, device: str) -> str | None:
     """The backend that a process group has for tensors of a kind of device, such as ``"cpu"``; nothing if it has none."""
     group = dist.group.WORLD if process_group is None else process_group
@@ -41,6 +45,13 @@ def time_out(process_group: Any) -> timedelta:
             found: timedelta = group._get_backend(torch.device(kind)).options._timeout
             return found
     return cast(timedelta, default_pg_timeout)
+
+
+def broadcast_tensors(tensors: Sequence[torch.Tensor], source: int, process_group: Any) -> None:
+    """Gives all ranks what one has, many small tensors together. ``source`` is its number among all ranks."""
+    group = dist.group.WORLD if process_group is None else process_group
+    if tensors:
+        dist._broadcast_coalesced(group, [tensor.detach() for tensor in tensors], TOGETHER, dist.get_group_rank(group, source))
 
 
 class _Set:
