@@ -18,7 +18,7 @@ const RETRY: Duration = Duration::from_millis(50);
 /// How long an answer may take: a job is written to all of its targets first.
 const ANSWERING: Duration = Duration::from_secs(60);
 
-/// Where one listens on this machine unless told otherwise.
+/// The default address of a controller on this machine.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:9700";
 
 /// Which controller is asked, and how.

@@ -97,9 +97,9 @@ pub fn main() -> ExitCode {
     let flags = match Flags::read() {
         Ok(flags) => flags,
         Err(error) => {
-            let told = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            let asked_for_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             let _ = error.print();
-            return ExitCode::from(if told { 0 } else { 2 });
+            return ExitCode::from(if asked_for_help { 0 } else { 2 });
         }
     };
     let logs = match &flags.command {
@@ -109,7 +109,7 @@ pub fn main() -> ExitCode {
     match run(flags) {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
-            // What was asked makes sense: events have begun, and this is the last one.
+            // The command line is right and events have begun: this is the last event.
             if let (Some(logs), 1) = (logs, failure.status) {
                 logs.failure("thc-controller", &failure.message);
                 return ExitCode::from(failure.status);

@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
-/// Asks whether to go on. Whoever cannot answer is told what to give instead.
+/// Asks whether to go on. Without a terminal the error names the flag to give instead.
 pub(super) fn ask(question: &str, instead: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::error(format!("there is no terminal to confirm this on: {instead}")));

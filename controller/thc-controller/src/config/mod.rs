@@ -24,11 +24,11 @@ use thc_transport::frame::Mac;
 
 /// UDP port of the aggregator, fixed in the switch program (`THC_UDP_PORT`), the default of thc-ps.
 const UDP_PORT: u16 = 9000;
-/// How long a target may take to answer, unless told otherwise.
+/// How long a target may take to answer, by default.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often a target's rows are compared with those that were written, unless told otherwise.
+/// How often a target's rows are compared with those that were written, by default.
 const COMPARE: Duration = Duration::from_secs(60);
-/// The controller's port on the switch, unless told otherwise.
+/// The controller's port on the switch, by default.
 const DEFAULT_CPU_PORT: u16 = 255;
 /// Queues that a Tofino's port has unless its traffic manager says otherwise, and the most.
 const DEFAULT_PASS_QUEUES: u8 = 8;
@@ -37,7 +37,7 @@ const MAX_PASS_QUEUES: u8 = 32;
 const DEFAULT_CONTROL_RATE: u32 = 10_000;
 /// Ports of a switch have 9 bits in the program.
 const MAX_PORT: u16 = 511;
-/// The program that every target runs unless told otherwise.
+/// The program that every target runs by default.
 const P4INFO: &[u8] = thc_p4::P4INFO;
 
 /// The state file that is given by this value to have none.
@@ -87,13 +87,13 @@ pub struct TargetConfig {
     pub shards: u8,
     /// How often its rows are compared with those that were written; zero is never.
     pub compare: Duration,
-    /// Whether sessions that the state file does not know are ended.
+    /// `true` if sessions that the state file does not know are ended.
     pub drops_unknown: bool,
-    /// Whether another program is replaced by the one to load, which empties the target.
+    /// `true` if another program is replaced by the one to load, which empties the target.
     pub replaces_program: bool,
 }
 
-/// Where a target's P4Runtime service is, and how it is asked.
+/// The address of a target's P4Runtime service, and how the controller connects to it.
 #[derive(Clone, Debug)]
 pub struct ServiceConfig {
     /// Its URI.

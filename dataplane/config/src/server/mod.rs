@@ -199,7 +199,7 @@ impl ServerConfig {
     }
 
     /// Sets whether members of its jobs get congestion marks (P46).
-    pub fn tell_marks(&mut self, marks: bool) {
+    pub fn set_marks(&mut self, marks: bool) {
         for job in &mut self.jobs {
             job.welcome.marks = marks;
         }

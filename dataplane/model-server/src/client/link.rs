@@ -216,7 +216,7 @@ impl Link {
         let _ = tokio::time::timeout(CLOSING, self.endpoint.wait_idle()).await;
     }
 
-    /// Whether the connection ended because the model was deleted. A reconnecting worker would create the model anew.
+    /// Returns whether the connection ended because the model was deleted. A reconnecting worker would create the model anew.
     pub fn is_deleted(&self) -> bool {
         matches!(self.connection.close_reason(), Some(ConnectionError::ApplicationClosed(close))
             if Reason::of_close(&close) == Some(Reason::Deleted))

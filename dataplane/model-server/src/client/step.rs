@@ -98,7 +98,7 @@ impl Client {
         Ok((pushed, pulled))
     }
 
-    /// What makes a push impossible as a whole, so that no shard takes a part of it.
+    /// Refuses a push that is impossible as a whole, so that no shard takes a part of it.
     fn check_push(&self, gradient: &[f32], how: Push) -> Result<(), ModelError> {
         if !(how.scale.is_finite() && how.scale >= 0.0) {
             let scale = how.scale;
