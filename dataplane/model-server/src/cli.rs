@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser};
-use thc_config::help;
+use thc_config::help::{self, Stop};
 use thc_config::values::{Interval, Secret};
 use thc_model::{ClientConfig, ModelError, ModelJobConfig, ModelServerConfig};
 
@@ -133,7 +133,7 @@ fn read_secret(path: &Path) -> Result<Secret, ModelError> {
 
 impl Flags {
     /// Reads the command line: the flags, and a server's configuration among the matches.
-    pub fn read() -> Result<(Self, ArgMatches), clap::Error> {
+    pub fn read() -> Result<(Self, ArgMatches), Stop> {
         let command = ModelServerConfig::augment_args_for_update(Self::command());
         let matches = help::read(ModelJobConfig::augment_args_for_update(command), &SHORT)?;
         Ok((Self::from_arg_matches(&matches)?, matches))

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
-use thc_config::help;
+use thc_config::help::{self, Stop};
 use thc_ps::{ConfigError, JobOptions, ServerOptions};
 use thc_transport::{FaultRates, LossyConfig};
 
@@ -101,8 +101,8 @@ const SHORT: [&str; 10] =
 
 impl Flags {
     /// Reads the command line.
-    pub fn read() -> Result<Flags, clap::Error> {
-        Flags::from_arg_matches_mut(&mut help::read(Flags::command(), &SHORT)?)
+    pub fn read() -> Result<Flags, Stop> {
+        Ok(Flags::from_arg_matches_mut(&mut help::read(Flags::command(), &SHORT)?)?)
     }
 
     /// File and flags together.

@@ -3,13 +3,13 @@
 use super::metrics::RunMetrics;
 use super::options::{RunConfig, TensorSource};
 use super::output::Output;
-use super::print;
 use super::tensors::{self, Tensor};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use thc_codec::signs::SignKey;
+use thc_config::logs::print;
 use thc_protocol::worker::SessionError;
 use thc_worker::{Call, Group, Mode, Plan, Span, Stats, WorkerError};
 
@@ -166,7 +166,7 @@ fn tell(config: &RunConfig, times: &[Duration], work: &[Work]) -> anyhow::Result
         true => json!({ "all_reduce": number, "seconds": seconds, "checksum": checksum }).to_string(),
         false => format!("all-reduce {number}: {:.2} ms, mean {checksum}", seconds * 1e3),
     };
-    print(line)
+    Ok(print(line)?)
 }
 
 /// The same bits have the same one. Words of 32 bits at a time, because a byte at a time would take longer than the mean.
@@ -220,7 +220,7 @@ fn report(
     let reduced = stats.coordinates.max(1) as f64;
     let (up, down) = (stats.bytes_up as f64 / reduced, stats.bytes_down as f64 / reduced);
     if config.json {
-        return print(json!({
+        print(json!({
             "job": job,
             "worker": worker,
             "workers": workers,
@@ -232,7 +232,8 @@ fn report(
             "bytes_per_coordinate_up": up,
             "bytes_per_coordinate_down": down,
             "stats": stats,
-        }));
+        }))?;
+        return Ok(());
     }
     let plural = |count: u64, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     let Stats { packets_up, packets_down, retransmissions, lost, .. } = stats;
@@ -250,5 +251,6 @@ fn report(
         median * 1e3,
         sorted[0] * 1e3,
         4.0 * coordinates as f64 / median / 1e9,
-    ))
+    ))?;
+    Ok(())
 }

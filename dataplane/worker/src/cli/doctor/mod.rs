@@ -13,6 +13,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
+use thc_config::logs::print;
 use thc_transport::Backend;
 use thc_worker::GroupConfig;
 
@@ -46,7 +47,7 @@ pub struct Report {
 pub fn run(visit: &Visit) -> anyhow::Result<bool> {
     let report = examine(visit, Path::new("/"));
     let text = if visit.json { serde_json::to_string_pretty(&report)? } else { report.to_string() };
-    crate::cli::print(text)?;
+    print(text)?;
     Ok(report.verdict != Verdict::Wrong)
 }
 

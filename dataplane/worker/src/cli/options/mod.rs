@@ -13,6 +13,7 @@ use super::spans::Spans;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use thc_config::help::{self, Stop};
 use thc_config::job::Method;
 use thc_config::values::Size;
 use thc_protocol::MAX_WORKERS;
@@ -134,14 +135,14 @@ pub struct RunConfig {
 
 impl Flags {
     /// Reads the command line.
-    pub fn read() -> Result<Flags, clap::Error> {
+    pub fn read() -> Result<Flags, Stop> {
         // Doctor takes a run's work along, as files have it, but its help has enough to say without.
         let hide = |arg: clap::Arg| {
             let work = arg.get_help_heading() == Some("Work");
             if work { arg.hide(true) } else { arg }
         };
         let command = Flags::command().mut_subcommand("doctor", |doctor| doctor.mut_args(hide));
-        Flags::from_arg_matches_mut(&mut thc_config::help::read(command, &SHORT)?)
+        Ok(Flags::from_arg_matches_mut(&mut help::read(command, &SHORT)?)?)
     }
 
     /// Reads the file, if any, and checks everything.
