@@ -12,21 +12,21 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 1_988),
     ("worker", "dataplane/worker", 8_183),
     ("ps", "dataplane/ps", 5_944),
-    ("config", "dataplane/config", 3_241),
+    ("config", "dataplane/config", 3_351),
     ("policy", "dataplane/policy", 998),
-    ("model server", "dataplane/model-server", 5_470),
+    ("model server", "dataplane/model-server", 5_449),
     ("p4", "p4", 4_508),
-    ("controller", "controller", 9_013),
+    ("controller", "controller", 8_971),
     ("python", "python/src python/thc", 13_777),
     ("testbed", "testbed", 12_713),
-    ("packaging", "packaging", 1_466),
+    ("packaging", "packaging", 1_464),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
 const TESTS: usize = 68_089;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 70_037;
+const WORDS: usize = 70_000;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.

@@ -1,26 +1,23 @@
-//! The command line of the programs: short and long help, completions, the manual page, and the settings with their sources.
+//! The command line of the programs: short and long help, completions, the manual page, and their settings.
+
+mod settings;
 
 use crate::logs::{print, print_error};
 use clap::error::ErrorKind;
-use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use clap_complete::Shell;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use toml::{Table, Value};
+use toml::Table;
 
 /// The widest line of any help.
 pub const WIDTH: usize = 96;
 /// Exit status of wrong flags and configuration.
 pub const USAGE: u8 = 2;
-/// Keys whose values are not shown.
-const SECRETS: [&str; 3] = ["cookie", "secret", "seed"];
-/// Options that are no settings.
-const NOT_SETTINGS: [&str; 5] = ["config", "generate", "help", "print_config", "version"];
 
-/// What a program prints instead of running.
+/// Text that a program prints instead of running.
 #[derive(Debug)]
 pub enum Stop {
     /// Text that was asked for.
@@ -38,7 +35,6 @@ impl From<clap::Error> for Stop {
 impl Stop {
     /// Prints it and returns the exit status: 0 for what was asked for, [`USAGE`] for a wrong command line, 1 if standard output
     /// cannot be written.
-    #[must_use]
     pub fn print(&self) -> ExitCode {
         let printed = match self {
             Stop::Clap(error) if error.use_stderr() => {
@@ -83,7 +79,10 @@ fn read_from(
     let matches = command.try_get_matches_from_mut(words)?;
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for (name, read) in misspelt(&command, names) {
-        print_error(format_args!("{}: nothing reads the variable {name}; {read} is similar", command.get_name()));
+        print_error(format_args!(
+            "{}: nothing reads the variable {name}; {read} is similar",
+            command.get_name()
+        ));
     }
     if let Some(what) = matches.get_one::<String>("generate") {
         return Err(Stop::Text(generated(command, what)?));
@@ -96,7 +95,7 @@ fn read_from(
         let path = given.try_get_one::<PathBuf>("config").ok().flatten();
         let table = path.map_or_else(|| Ok(Table::new()), |path| file(path));
         let table = table.map_err(|error| of.clone().error(ErrorKind::ValueValidation, error))?;
-        return Err(Stop::Text(settings(of, given, &table)));
+        return Err(Stop::Text(settings::settings(of, given, &table)));
     }
     Ok(matches)
 }
@@ -134,91 +133,7 @@ fn with_print_config(command: Command) -> Command {
 fn file(path: &Path) -> Result<Table, String> {
     let error = |cause: &str| format!("cannot read {}: {cause}", path.display());
     let text = std::fs::read_to_string(path).map_err(|cause| error(&cause.to_string()))?;
-    // Only the message: the rest of what toml says quotes the line, which may hold a secret.
-    text.parse().map_err(|cause: toml::de::Error| error(cause.message()))
-}
-
-/// The keys of a file: the names of the sections around each, its own name, and its value.
-fn keys(table: &Table) -> Vec<(String, &str, &Value)> {
-    let mut keys = Vec::new();
-    for (name, value) in table {
-        let sections: Vec<(String, &Value)> = match value {
-            Value::Array(all) if all.iter().all(Value::is_table) => {
-                all.iter().enumerate().map(|(nth, section)| (format!("{name}[{}]", nth + 1), section)).collect()
-            }
-            value => vec![(name.clone(), value)],
-        };
-        for (section, value) in sections {
-            match value {
-                Value::Table(table) => {
-                    keys.extend(self::keys(table).into_iter().map(|(inner, key, value)| {
-                        (format!("{section}.{inner}"), key, value)
-                    }));
-                }
-                value => keys.push((section, name.as_str(), value)),
-            }
-        }
-    }
-    keys
-}
-
-/// A line for each setting: its flag, or its key if it has none; where it comes from; and its value.
-fn settings(command: &Command, matches: &ArgMatches, file: &Table) -> String {
-    let mut keys = keys(file);
-    let ids: Vec<&str> = command.get_arguments().map(|arg| arg.get_id().as_str()).collect();
-    // The key `listen` of the section [p4runtime] is the option p4runtime_listen.
-    let id = |path: &str, key: &str| {
-        let section = path.split(['.', '[']).next().unwrap_or_default();
-        let long = format!("{section}_{key}");
-        ids.iter().find(|id| **id == long).or_else(|| ids.iter().find(|id| **id == key)).copied()
-    };
-    let mut rows: Vec<(String, String, String)> = Vec::new();
-    for arg in command.get_arguments().filter(|arg| !arg.is_hide_set() && !arg.is_global_set()) {
-        let name = arg.get_id().as_str();
-        let (Some(long), false) = (arg.get_long(), NOT_SETTINGS.contains(&name)) else { continue };
-        let flag = format!("--{long}");
-        let shown = |value: String| if SECRETS.contains(&name) { "(secret)".to_owned() } else { value };
-        let given = match matches.value_source(name) {
-            Some(ValueSource::CommandLine) => Some("flag".to_owned()),
-            Some(ValueSource::EnvVariable) => {
-                Some(format!("environment {}", arg.get_env().unwrap_or_default().to_string_lossy()))
-            }
-            _ => None,
-        };
-        let of_file: Vec<_> = keys.extract_if(.., |(path, key, _)| id(path, key) == Some(name)).collect();
-        if let Some(source) = given {
-            let raw = matches.get_raw(name).into_iter().flatten().map(|raw| raw.to_string_lossy());
-            rows.push((flag, source, shown(raw.collect::<Vec<_>>().join(","))));
-        } else if of_file.is_empty() {
-            rows.push((flag, "default".to_owned(), default(arg)));
-        } else {
-            rows.extend(of_file.into_iter().map(|(path, _, value)| {
-                (flag.clone(), format!("file {path}"), shown(value.to_string()))
-            }));
-        }
-    }
-    for (path, key, value) in keys {
-        let value = if SECRETS.contains(&key) { "(secret)".to_owned() } else { value.to_string() };
-        rows.push((path, "file".to_owned(), value));
-    }
-    let width = |column: fn(&(String, String, String)) -> &str| {
-        rows.iter().map(|row| column(row).chars().count()).max().unwrap_or(0)
-    };
-    let (first, second) = (width(|row| &row.0), width(|row| &row.1));
-    rows.iter().map(|(name, source, value)| format!("{name:first$}  {source:second$}  {value}\n")).collect()
-}
-
-/// An option's default as its help says it.
-fn default(arg: &Arg) -> String {
-    let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
-    let said = help.rsplit_once("[default").and_then(|(_, rest)| rest.split_once(": "));
-    match said {
-        Some((_, value)) => value.trim_end_matches(']').to_owned(),
-        None => {
-            let values = arg.get_default_values().iter().map(|value| value.to_string_lossy());
-            values.reduce(|all, value| all + "," + value).unwrap_or_else(|| "-".into()).into_owned()
-        }
-    }
+    crate::file::parse(&text).map_err(|cause| error(&cause.to_string()))
 }
 
 fn generated(mut command: Command, what: &str) -> Result<String, clap::Error> {
@@ -293,7 +208,7 @@ mod tests {
             Arg::new("config").long("config").value_parser(clap::value_parser!(PathBuf)),
             Arg::new("listen").long("listen").help("Where [default: here]"),
             Arg::new("p4runtime_listen").long("p4runtime"),
-            Arg::new("data_slots").long("slots").help("Slots [default for flags: 8]"),
+            Arg::new("data_slots").long("data-slots").help("Slots [default for flags: 8]"),
             Arg::new("cookie").long("cookie"),
             Arg::new("log").long("log").default_value("text").env("THC_LOG"),
         ]);
@@ -304,7 +219,7 @@ mod tests {
     fn settings_have_their_sources() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("p.toml");
-        let text = "listen = 'a'\n[p4runtime]\nlisten = 'b'\n[[job]]\ndata_slots = 4\n[[job]]\ncookie = 77\nmore.x = [1]\n";
+        let text = "pin = []\nlisten = 'a'\n[p4runtime]\nlisten = 'b'\n[[job]]\ndata_slots = 4\n[[job]]\ncookie = 77\nmore = [1, { x = 2 }]\n";
         std::fs::write(&file, text).unwrap();
         let words = ["p", "--print-config", "--cookie", "78", "--config", file.to_str().unwrap()];
         let Err(Stop::Text(text)) = read_words(&words) else { panic!() };
@@ -312,10 +227,11 @@ mod tests {
         let expected = [
             "--listen file listen \"a\"",
             "--p4runtime file p4runtime.listen \"b\"",
-            "--slots file job[1].data_slots 4",
+            "--data-slots file job[1].data_slots 4",
             "--cookie flag (secret)",
             "--log default text",
-            "job[2].more.x file [1]",
+            "job[2].more file [1, { x = 2 }]",
+            "pin file []",
         ];
         assert_eq!(rows.iter().map(|row| row.join(" ")).collect::<Vec<_>>(), expected, "{text}");
         let Err(Stop::Text(text)) = read_words(&["p", "--print-config"]) else { panic!() };

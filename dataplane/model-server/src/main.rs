@@ -17,7 +17,7 @@ use thc_config::help::USAGE;
 use thc_config::logs::{print, print_error};
 use thc_model::{ModelServer, ModelServerConfig};
 
-/// How often signals are checked.
+/// The interval of checking for signals.
 const TICK: Duration = Duration::from_millis(50);
 
 fn main() -> ExitCode {
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         }
     };
     flags.logs.start();
-    match run(config, flags.metrics) {
+    match run(config, flags.http) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             flags.logs.failure("thc-model", format_args!("{error:#}"));
@@ -56,7 +56,7 @@ fn run(config: ModelServerConfig, metrics: Option<SocketAddr>) -> anyhow::Result
     let server = Arc::new(ModelServer::start(config)?);
     let endpoint = metrics.map(|at| metrics::serve(at, Arc::clone(&server))).transpose()?;
     let metrics = endpoint.as_ref().map(|endpoint| format!("metrics http://{}/metrics\n", endpoint.local()));
-    // Jobs need the server more than anybody needs these lines.
+    // The server does not need a reader of these lines.
     let _ = print(format_args!("{}ready {}", metrics.unwrap_or_default(), server.local()));
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(TICK);

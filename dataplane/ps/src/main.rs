@@ -15,7 +15,7 @@ use thc_config::help::USAGE;
 use thc_config::logs::{LogFlags, print, print_error};
 use thc_ps::{Server, report};
 
-/// How often the program checks for signals and for a failure of the server.
+/// The interval of checking for signals and for a failure of the server.
 const TICK: Duration = Duration::from_millis(50);
 
 fn main() -> ExitCode {
@@ -60,7 +60,7 @@ fn run(config: thc_ps::ServerConfig, json: bool, logs: LogFlags) -> anyhow::Resu
     if let Some(endpoint) = &endpoint {
         ready = format!("metrics http://{}/metrics\n{ready}", endpoint.local());
     }
-    // Jobs need the server more than anybody needs these lines.
+    // The server does not need a reader of these lines.
     let _ = if json {
         logs.line(&greeting);
         print(ready)

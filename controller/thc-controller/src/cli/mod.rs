@@ -1,4 +1,4 @@
-//! The command line: one file for each thing that can be asked.
+//! The command line, with a file for each command.
 
 mod apply;
 mod connection;
@@ -29,7 +29,7 @@ Examples:
     thc-worker --ps thc://127.0.0.1:9700/train --coordinates 1000000 &
     thc-worker --ps thc://127.0.0.1:9700/train --coordinates 1000000
 
-  Find out why there is no traffic:
+  Find out why a job has no traffic:
     thc-controller diagnose train
 
   A controller on another host, with TLS:
@@ -53,14 +53,14 @@ struct Flags {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Run the controller: keep the targets of a configuration in the state that the jobs need
+    /// Run the controller, which keeps the tables of its targets as the jobs need them
     Run(daemon::RunFlags),
     /// Create, list, show and delete jobs
     #[command(subcommand)]
     Job(job::JobCommand),
-    /// Make jobs match a file: show what changes, ask, and change it
+    /// Make jobs match a file: show the changes, ask for confirmation, and apply them
     Apply(apply::ApplyFlags),
-    /// List the targets: switches and software parameter servers
+    /// List the targets, which are switches and software parameter servers
     #[command(subcommand)]
     Target(target::TargetCommand),
     /// Report why no traffic flows, and which worker is slow
@@ -85,7 +85,7 @@ impl Flags {
     }
 }
 
-/// Runs what the command line asks for.
+/// Runs the command.
 pub fn main() -> ExitCode {
     let flags = match Flags::read() {
         Ok(flags) => flags,
@@ -98,7 +98,7 @@ pub fn main() -> ExitCode {
     match run(flags) {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
-            // What was asked makes sense: events have begun, and this is the last one.
+            // Logging has started, and this is its last event.
             if let (Some(logs), 1) = (logs, failure.status) {
                 logs.failure("thc-controller", &failure.message);
                 return ExitCode::from(failure.status);

@@ -84,7 +84,7 @@ enum Subcommands {
 const SHORT: [&str; 10] =
     ["config", "ps", "job", "worker", "cookie", "input", "output", "coordinates", "repeat", "json"];
 
-/// What the command line asks for.
+/// The order of the command line.
 #[derive(Debug)]
 pub enum Order {
     /// A run.
@@ -97,7 +97,7 @@ pub enum Order {
 const MOST_COORDINATES: u64 = u32::MAX as u64;
 /// More than any machine has cores for.
 const MOST_THREADS: usize = 1024;
-/// What to reduce.
+/// The tensors to reduce.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TensorSource {
     /// The tensors of a file; the mean goes to another, if any.
@@ -111,25 +111,25 @@ pub enum TensorSource {
 pub struct RunConfig {
     /// The group to join.
     pub group: GroupConfig,
-    /// Where Prometheus is answered.
+    /// The address of its metrics, if it serves any.
     pub http: Option<SocketAddr>,
-    /// Whether to begin again in a new session when another worker has restarted.
+    /// `true` to begin again in a new session when another worker has restarted.
     pub rejoin: bool,
-    /// What to reduce.
+    /// The tensors to reduce.
     pub source: TensorSource,
-    /// How often.
+    /// The number of repetitions.
     pub repeat: u32,
-    /// How coordinates travel.
+    /// The form in which coordinates travel.
     pub mode: Mode,
     /// As what, span by span, if that is told.
     pub spans: Option<Spans>,
     /// The job's method, which it is checked for.
     pub method: Method,
-    /// Whether error feedback is kept between repetitions.
+    /// `true` to keep error feedback between repetitions.
     pub error_feedback: bool,
-    /// Whether to report as JSON.
+    /// `true` to report as JSON.
     pub json: bool,
-    /// Whether to tell of each all-reduce.
+    /// `true` to print a line for each all-reduce.
     pub each: bool,
 }
 
@@ -158,7 +158,7 @@ impl Flags {
         let io = thc_transport::backend(keys.io, keys.bind()?.ip(), &keys.dpdk);
         let io = io.map_err(|e| e.to_string())?;
         let (worker, cookie) = if keys.ps.as_deref().is_some_and(ControllerUrl::is_meant) {
-            // What the controller tells.
+            // The controller supplies both.
             (0, 0)
         } else {
             let worker = keys
