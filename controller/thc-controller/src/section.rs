@@ -3,6 +3,7 @@
 use crate::error::{ControllerError, value};
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use thc_config::file;
 use thc_config::job::{JobOptions, PolicyName, RackSize};
 use thc_control_proto::v1;
 
@@ -51,7 +52,7 @@ impl JobSection {
     /// # Errors
     /// [`ControllerError::Syntax`].
     pub fn parse(text: &str) -> Result<JobSection, ControllerError> {
-        toml::from_str(text).map_err(|error| ControllerError::syntax(text, &error))
+        Ok(file::parse(text)?)
     }
 
     /// With the name that follows from its number if it has none.

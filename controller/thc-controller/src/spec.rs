@@ -10,6 +10,7 @@ use thc_config::job::{
     root_address, share_addresses,
 };
 use thc_config::values::{Fraction, Interval};
+use thc_protocol::Policy;
 use thc_protocol::aggregator::{JobConfig, Shard};
 use thc_protocol::wire::{Form, Shares, Table, Tables};
 use thc_transport::resolve;
@@ -217,7 +218,7 @@ fn fill(asked: JobOptions, setup: &JobSetup, without_racks: bool) -> JobOptions 
         block: Some(welcome.block.into()),
         quorum: without_racks.then_some(config.quorum.into()),
         policy: Some(asked.policy.unwrap_or_default()),
-        deadline: Some(Interval(welcome.deadline)),
+        deadline: (welcome.policy == Policy::BestEffort).then_some(Interval(welcome.deadline)),
         tables: (!further.is_empty()).then_some(further),
         ..asked
     }
@@ -244,8 +245,12 @@ fn validate(
     let options = &section.options;
     let place = server_place(shared, rack);
     let setup = place.and_then(|place| options.validate(&place));
-    let mut setup =
-        setup.map_err(|error| Status::invalid_argument(format!("job {}: {error}", section.name())))?;
+    let mut setup = setup.map_err(|error| {
+        let (name, text) = (section.name(), error.to_string());
+        // The job has its name in place of its number.
+        let number = options.job.map(|number| format!("job {number}: ")).unwrap_or_default();
+        Status::invalid_argument(format!("job {name}: {}", text.strip_prefix(&number).unwrap_or(&text)))
+    })?;
     if rack.is_none() {
         let lanes: Vec<Option<u64>> = options.tables.iter().flatten().map(|table| table.lane).collect();
         setup.welcome.tables = in_usual_form(setup.welcome.tables, &lanes);

@@ -253,7 +253,7 @@ fn a_day_of_an_operator() {
         "1",
         "--target",
         "ps2",
-        "--slots",
+        "--data-slots",
         "32",
         "--norm-slots",
         "16",
