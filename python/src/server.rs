@@ -98,7 +98,7 @@ fn job(options: &Bound<'_, PyDict>) -> PyResult<JobOptions> {
             PyTypeError::new_err(format!("Server() got an unexpected keyword argument '{name}'"))
         })?;
         if !given.is_none() {
-            let set = set(&mut job, &keyword.key, value(keyword, &given)?);
+            let set = set(&mut job, &keyword.name, value(keyword, &given)?);
             set.map_err(|message| errors::config(options.py(), &message))?;
         }
     }

@@ -18,7 +18,7 @@ QUORUM = SIZE - 1
 SLOTS = 64
 """So few that nobody gets the mean of a step that is several steps old."""
 JOB = {"quorum": QUORUM, "data_slots": SLOTS, "norm_slots": 8}
-OWN = {"quorum": QUORUM, "slots": SLOTS, "norm_slots": 8}
+OWN = {"quorum": QUORUM, "data_slots": SLOTS, "norm_slots": 8}
 
 
 def network() -> torch.nn.Module:

@@ -248,7 +248,7 @@ def test_wrong_options(options: dict[str, Any], says: str) -> None:
         ({"workers": 65}, "workers"),
         ({"workers": 4, "granularity": 200}, "granularity"),
         ({"workers": 2, "policy": "hopeful"}, "policy"),
-        ({"workers": 2, "slots": 3}, "slots"),
+        ({"workers": 2, "data_slots": 3}, "data_slots"),
         ({"workers": 2, "listen": "here"}, "listen"),
         ({"workers": 2, "cookie": "secret"}, "cookie"),
     ],
@@ -263,6 +263,6 @@ def test_keys_of_a_job_are_those_of_the_server_program() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'hope'"):
         thc.Server(2, COOKIE, hope=1)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
-        thc.Server(2, COOKIE, slots="many")  # type: ignore[arg-type]
-    with thc.Server(2, COOKIE, slots=512, deadline=0.5, tables=["bits=2"], policy=None) as server:
+        thc.Server(2, COOKIE, data_slots="many")  # type: ignore[arg-type]
+    with thc.Server(2, COOKIE, data_slots=512, deadline=0.5, tables=["bits=2"], policy="best-effort", seed=None) as server:
         assert server.stats()["jobs"]

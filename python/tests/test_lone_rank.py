@@ -33,6 +33,7 @@ class _Rail:
 
     server = ps = job_number = None
     sums_in_lanes = False
+    method = "default"
     nmse: dict[str, float] = {}
 
     def __init__(self) -> None:

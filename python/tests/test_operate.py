@@ -76,5 +76,5 @@ def test_its_commands_do_what_it_says(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
     if name == "first":
         # What the page shows, but for numbers that are others each time.
-        for part in ("connected", "job train, number 1, made ", "1: b=4 g=122 p=0.006324", "expected NMSE", "256 for gradients, 256 for norms", "running"):
+        for part in ("connected", "job train, number 1, created ", "1: b=4 g=122 p=0.006324", "expected NMSE", "256 for gradients, 256 for norms", "running"):
             assert part in done.stdout, (part, done.stdout)

@@ -15,7 +15,7 @@ class JobOptions(TypedDict, total=False):
     """Keys of a job besides its number, its cookie and its workers. ``None`` leaves a key out."""
 
     quorum: int | None
-    """How many workers complete a sum [default: all]"""
+    """Number of workers that complete a sum [default: all]"""
 
     racks: Sequence[str] | None
     """Workers of each rack, such as 8,8, or 7/8,7/8 for a quorum of 7 in each; the same at the root and at every
@@ -23,7 +23,7 @@ class JobOptions(TypedDict, total=False):
 
     method: str | None
     """Named values for the keys below: thc-paper is THC as published, and fixes bits, granularity, fraction and
-    block; its workers are given the same method: default or thc-paper"""
+    block; give the workers the same method: default or thc-paper"""
 
     bits: int | None
     """Bit budget b: bits per coordinate sent up, 1 to 4 or 8 [default: 4]"""
@@ -35,8 +35,8 @@ class JobOptions(TypedDict, total=False):
     """Share p of the coordinates that is truncated, such as 1/32 [default: the best for the number of workers]"""
 
     table: Sequence[int] | None
-    """A lookup table of your own: 2, 4, 8 or 16 values, such as 0,3,5,9, which increase from 0 to the granularity;
-    fraction may be given [default: the best for bits, granularity and fraction]"""
+    """A lookup table of your own: 2, 4, 8 or 16 values that increase from 0 to the granularity, such as 0,3,5,9;
+    fraction is optional [default: the best for bits, granularity and fraction]"""
 
     table_id: int | None
     """Number of the lookup table on the wire, 1 to 255 [default: derived from the job's number]"""
@@ -50,22 +50,21 @@ class JobOptions(TypedDict, total=False):
     """A further lookup table that workers may choose for a tensor, such as bits=2 or
     bits=2,lane=4,granularity=5,fraction=1/32, with its number as table_id=7; may be repeated"""
 
-    slots: int | None
-    """Slots for coordinates; workers may have half as many packets in flight [default: 1024; under a controller 256
-    or more]"""
+    data_slots: int | None
+    """Slots for coordinates; workers may have half as many packets in flight [default: 1024]"""
 
     norm_slots: int | None
-    """Slots for norms [default: 64 to 1024, more for smaller blocks; under a controller at most 256]"""
+    """Slots for norms [default: 64 to 1024, more for smaller blocks]"""
 
     block: int | None
-    """Coordinates that are transformed together and have a norm of their own, as a power of two: 10 to 20, for 2^10
-    to 2^20 [default: 13]"""
+    """Log2 of the number of coordinates that are transformed together, with a norm of their own: 10 to 20 [default:
+    13]"""
 
     policy: str | None
-    """What workers do about lost packets [default: reliable]: reliable or best-effort"""
+    """Treatment of lost packets [default: reliable]: reliable or best-effort"""
 
     deadline: float | str | None
-    """How long best-effort waits for a packet before it gives it up [default: 200ms]"""
+    """Time after which best-effort gives a packet up [default: 200ms]"""
 
     seed: int | str | None
-    """Seed of the signs that all workers share, 64 bits [default: derived from cookie and job]"""
+    """Seed of the random signs, 64 bits [default: derived from cookie and job]"""

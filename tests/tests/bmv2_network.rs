@@ -129,7 +129,7 @@ fn workers_on_hosts_behind_the_switch_get_what_thc_ps_gives() {
     };
     let folder = tempfile::tempdir().unwrap();
     let inputs = write_gradients(folder.path(), WORKERS, COORDINATES);
-    let ps = Ps::start(WORKERS, &["--slots", "64"]);
+    let ps = Ps::start(WORKERS, &["--data-slots", "64"]);
     let expected = all_reduce(&inputs, |number, flags| WorkerProcess::start(ps.addr, number, flags));
     assert!(expected.iter().all(|mean| *mean == expected[0]));
 
@@ -180,7 +180,7 @@ fn a_switch_with_its_controller_is_a_rack() {
     };
     let folder = tempfile::tempdir().unwrap();
     let inputs = write_gradients(folder.path(), WORKERS, COORDINATES / 4);
-    let ps = Ps::start(WORKERS, &["--slots", "64"]);
+    let ps = Ps::start(WORKERS, &["--data-slots", "64"]);
     let expected = all_reduce(&inputs, |number, flags| WorkerProcess::start(ps.addr, number, flags));
 
     for host in network.hosts() {
@@ -195,7 +195,7 @@ fn a_switch_with_its_controller_is_a_rack() {
         network.host(2).mac
     );
     let _controller = controller(&network, p4runtime, folder.path(), &job);
-    let racks = ["--slots", "64", "--norm-slots", "64", "--racks", "2,2"];
+    let racks = ["--data-slots", "64", "--norm-slots", "64", "--racks", "2,2"];
     // The root has two ports (P21).
     let _root =
         Ps::start_on(Some(network.host(2)), at(2), WORKERS, &[&racks[..], &["--shards", "2"]].concat());

@@ -10,8 +10,8 @@ use thc_tests::{Host, Network, WorkerProcess, built_in};
 
 const PATIENCE: Duration = thc_tests::HANG;
 
-/// The package's files in a folder; `None`, and a line that says why, where none can be built.
-fn unpack_package(folder: &Path) -> Option<PathBuf> {
+/// Builds the package in a folder; `None`, and a line that says why, where it cannot be built.
+fn build_package(folder: &Path) -> Option<String> {
     if Command::new("dpkg-shlibdeps").arg("--version").stdout(Stdio::null()).status().is_err() {
         println!("not run: dpkg-shlibdeps not found (Debian: apt-get install dpkg-dev)");
         return None;
@@ -20,15 +20,47 @@ fn unpack_package(folder: &Path) -> Option<PathBuf> {
     let mut command = Command::new(script);
     let built = command.arg(built_in()).arg(folder).env("COMPRESSION", "none").output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let package = String::from_utf8(built.stdout).unwrap();
+    Some(String::from_utf8(built.stdout).unwrap().trim().to_owned())
+}
+
+/// Builds the package and unpacks its files.
+fn unpack_package(folder: &Path) -> Option<PathBuf> {
+    let package = build_package(folder)?;
     let root = folder.join("root");
-    let done = Command::new("dpkg-deb").args(["-x", package.trim()]).arg(&root).status().unwrap();
+    let done = Command::new("dpkg-deb").args(["-x", &package]).arg(&root).status().unwrap();
     assert!(done.success());
-    let control = Command::new("dpkg-deb").args(["-f", package.trim()]).output().unwrap();
+    let control = Command::new("dpkg-deb").args(["-f", &package]).output().unwrap();
     let control = String::from_utf8(control.stdout).unwrap();
     assert!(control.contains("Package: thc-servers\n") && control.contains("Depends: "), "{control}");
     assert!(control.contains("libc6") && !control.contains(": @"), "{control}");
     Some(root)
+}
+
+/// A release has what was built for its version, and checksums. Where no image can be built it says so.
+#[test]
+fn a_release_has_the_files_of_its_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    if build_package(&path("deb")).is_none() {
+        return;
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    fs::create_dir(path("wheels")).unwrap();
+    for name in [format!("thc_allreduce-{version}.tar.gz"), "thc_allreduce-0.0.9-py3.whl".to_owned()] {
+        fs::write(path("wheels").join(name), "made up").unwrap();
+    }
+    fs::write(path("deb/thc-servers_0.0.9_all.deb"), "made up").unwrap();
+    fs::create_dir(path("bin")).unwrap();
+    for builder in ["podman", "buildah", "docker"] {
+        std::os::unix::fs::symlink("/bin/false", path("bin").join(builder)).unwrap();
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/release");
+    let tools = format!("{}:/usr/bin:/bin", path("bin").display());
+    let ended = Command::new(script).arg(folder.path()).env("PATH", tools).output().unwrap();
+    let (said, errors) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert!(ended.status.success() && said.contains("not run: the image"), "{said}{errors}");
+    let sums = fs::read_to_string(path(&format!("thc-{version}/SHA256SUMS"))).unwrap();
+    assert!(sums.lines().count() == 2 && !sums.contains("0.0.9"), "{sums}");
 }
 
 /// What a unit runs, with the paths of a file system below `root` and the state in it.

@@ -198,7 +198,7 @@ fn a_hash_leads_every_shards_packets_to_its_queue() {
          echo 1af4 1041 >/sys/bus/pci/drivers/uio_pci_generic/new_id\n\
          for shards in 2 4; do\n\
          thc-ps --io dpdk --dpdk-address=10.78.0.1/24 --dpdk-device={CARD} --listen 10.78.0.1:9000 \
-             --job 1 --cookie {COOKIE} --workers {WORKERS} --granularity 30 --fraction 1/32 --slots 256 \
+             --job 1 --cookie {COOKIE} --workers {WORKERS} --granularity 30 --fraction 1/32 --data-slots 256 \
              --shards $shards 2>&1 &\n\
          read line; kill -INT $!; wait $!; echo end $?\n\
          done"

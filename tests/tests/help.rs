@@ -103,7 +103,7 @@ fn no_line_is_wider_than_a_terminal_and_all_examples_parse() {
 
 #[test]
 fn short_help_is_short() {
-    for program in ["thc-model", "thc-ps", "thc-worker"] {
+    for program in ["thc-controller", "thc-model", "thc-ps", "thc-worker"] {
         let output = command(program, &["-h".to_owned()]).output().unwrap();
         let page = text(&output.stdout);
         assert!(page.lines().count() <= 40 && page.contains("--help shows all"), "{program}: {page}");
@@ -116,8 +116,8 @@ fn output_whose_reader_has_gone_is_no_failure() {
         "thc --help",
         "thc nmse -d 4096 --trials 1 --json",
         "thc table -n 4",
-        "thc-controller man",
-        "thc-controller completions bash",
+        "thc-controller --generate man",
+        "thc-controller run --config /dev/null --print-config",
         "thc-model --version",
         "thc-ps -h",
         "thc-worker --generate zsh",

@@ -145,7 +145,7 @@ impl Site {
         worker.args(["--coordinates", "100000", "--repeat", "10000000"]);
         let models = format!("127.0.0.1:{}", free_port());
         let mut model = Command::new(binary("thc-model"));
-        model.args(["--listen", &models, "--job", "1", "--secret", SECRET, "--metrics", &at[3], "--state"]);
+        model.args(["--listen", &models, "--job", "1", "--secret", SECRET, "--http", &at[3], "--state"]);
         model.arg(folder.path().join("models"));
         let others = [controller, worker, model].map(|mut command| Running::start(&mut command).unwrap());
         Site { at, _trained: Trained::start(models), _ps: ps, _others: others, _folder: folder }

@@ -138,7 +138,7 @@ fn a_server_restarted_otherwise_ends_the_session_and_says_what_differs() {
     let cases = [
         (2, vec!["--granularity", "20", "--fraction", "1/32"], "granularity 20 instead of 30"),
         (2, other(&["--shards", "2"]), "shards 2 instead of 1"),
-        (2, other(&["--slots", "512"]), "data slots 512 instead of 1024"),
+        (2, other(&["--data-slots", "512"]), "data slots 512 instead of 1024"),
         (2, other(&["--lane", "16"]), "lane 16 instead of 8"),
         (3, other(&[]), "workers 3 instead of 2"),
         (1, other(&[]), "workers 1 instead of 2"),

@@ -2,6 +2,7 @@
 
 use p4runtime_proto::p4info::P4InfoError;
 use std::path::{Path, PathBuf};
+use thc_config::file::SyntaxError;
 use tonic::Status;
 
 /// An error of the controller.
@@ -16,13 +17,8 @@ pub enum ControllerError {
         cause: std::io::Error,
     },
     /// The configuration is no TOML of ours.
-    #[error("configuration, line {line}: {message}")]
-    Syntax {
-        /// The line, from 1.
-        line: usize,
-        /// The problem.
-        message: String,
-    },
+    #[error("configuration, {0}")]
+    Syntax(#[from] SyntaxError),
     /// A value that cannot be.
     #[error("{key} = {value}: {mend}")]
     Value {
@@ -93,7 +89,7 @@ pub enum ControllerError {
 impl From<ControllerError> for Status {
     fn from(error: ControllerError) -> Status {
         match error {
-            ControllerError::Syntax { .. } | ControllerError::Value { .. } => {
+            ControllerError::Syntax(_) | ControllerError::Value { .. } => {
                 Status::invalid_argument(error.to_string())
             }
             _ => Status::internal(error.to_string()),
@@ -105,19 +101,6 @@ impl ControllerError {
     /// An error of a target.
     pub(crate) fn target(name: &str, message: impl Into<String>) -> ControllerError {
         ControllerError::Target { target: name.to_owned(), message: message.into() }
-    }
-
-    /// The error of a text that is not valid TOML, or has unknown keys.
-    pub(crate) fn syntax(text: &str, error: &toml::de::Error) -> ControllerError {
-        let at = error.span().map_or(0, |span| span.start.min(text.len()));
-        let at = text.get(..at).map_or(0, |before| before.matches('\n').count());
-        // The place of an unknown key of a job is that of its section, so the key's line follows.
-        let key = error.message().strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
-        let sets =
-            |line: &str| line.trim_start().strip_prefix(key?)?.trim_start().strip_prefix('=').map(|_| ());
-        let line = text.lines().enumerate().skip(at).find(|(_, line)| sets(line).is_some());
-        let line = line.map_or(at, |(number, _)| number) + 1;
-        ControllerError::Syntax { line, message: error.message().replace('\n', " ") }
     }
 }
 
@@ -149,7 +132,7 @@ pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     message
 }
 
-/// Whether an error contains an I/O error of such a kind, at any depth.
+/// Returns whether an error contains an I/O error of such a kind, at any depth.
 #[must_use]
 pub fn has_io(
     error: &(dyn std::error::Error + 'static),

@@ -1,8 +1,9 @@
-//! A job as operators declare it and as clients are told of it: a `[[job]]` section, in TOML everywhere.
+//! A job as operators declare it and as clients read it: a `[[job]]` section, in TOML everywhere.
 
 use crate::error::{ControllerError, value};
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use thc_config::file;
 use thc_config::job::{JobOptions, PolicyName, RackSize};
 use thc_control_proto::v1;
 
@@ -51,7 +52,7 @@ impl JobSection {
     /// # Errors
     /// [`ControllerError::Syntax`].
     pub fn parse(text: &str) -> Result<JobSection, ControllerError> {
-        toml::from_str(text).map_err(|error| ControllerError::syntax(text, &error))
+        Ok(file::parse(text)?)
     }
 
     /// With the name that follows from its number if it has none.

@@ -1,5 +1,6 @@
-//! The configuration of THC's programs. Each module but [`values`] is a feature.
+//! The configuration of THC's programs. Each module but [`file`] and [`values`] is a feature.
 //!
+//! * [`file`]: files in TOML, and errors that name the line;
 //! * [`values`]: times, sizes, fractions and secrets, as users write them in files and as flags;
 //! * [`job`]: the keys of a job, their defaults, and the checked job that they become;
 //! * [`server`]: the options of a parameter server, and its checked configuration;
@@ -8,6 +9,7 @@
 //! * [`tls`]: certificates, read again when their files change.
 #![forbid(unsafe_code)]
 
+pub mod file;
 #[cfg(feature = "logs")]
 pub mod help;
 #[cfg(feature = "job")]

@@ -5,7 +5,7 @@
 
 use clap::{Args, ValueEnum};
 use std::fmt::Display;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use tracing_subscriber::EnvFilter;
 
 /// The form in which events are written.
@@ -18,48 +18,34 @@ pub enum LogFormat {
     Json,
 }
 
-/// The variables of all programs and of the Python package, without `THC_`; those of tests and benchmarks begin as in
-/// [`PREFIXES`].
-const VARIABLES: &str = "ADDRESS BIND BMV2 CONFIG CONTROLLER CONTROLLER_CA CONTROLLER_CERT CONTROLLER_KEY COOKIE DPDK \
-    GENERATE INJECT INJECT_SEED IO JOB JOIN_TIMEOUT LOG LOG_FORMAT METHOD MIN_RTO MODEL_SECRET PATIENCE PORT PS PS_PROGRAM \
-    RANKS_PER_NODE RECV_BUFFER SEED SEND_BUFFER THREADS TIMEOUT WORKER WRITE";
-/// Beginnings of further variables.
-const PREFIXES: [&str; 14] = [
-    "BACKEND_",
-    "BENCH_",
-    "BMV2_",
-    "CHURN",
-    "FUZZ",
-    "INSTALLED",
-    "KILLS",
-    "NOT_RUN",
-    "PYTHON",
-    "REQUIRE",
-    "TEST_",
-    "TRACES",
-    "TWO_",
-    "UNDER_",
-];
-
-/// `true` for a variable that begins with `THC_` and that nothing reads. Kubernetes makes variables with the port of each service.
-fn is_unknown(variable: &str) -> bool {
-    let Some(name) = variable.strip_prefix("THC_") else { return false };
-    let is_of_service =
-        variable.contains("_SERVICE_") || variable.contains("_PORT_") || name.ends_with("_PORT");
-    !is_of_service
-        && !VARIABLES.split(' ').any(|known| known == name)
-        && !PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-}
-
-/// Whether events have colours: on a terminal that shows them, if nobody objects (<https://no-color.org>).
+/// Returns `true` if stderr is a terminal that shows colours and `NO_COLOR` is not set (<https://no-color.org>).
 fn has_colours() -> bool {
     let set = |name| std::env::var_os(name).unwrap_or_default();
-    std::io::stderr().is_terminal() && set("NO_COLOR").is_empty() && set("TERM") != "dumb"
+    io::stderr().is_terminal() && set("NO_COLOR").is_empty() && set("TERM") != "dumb"
+}
+
+/// Prints lines on stdout, the last one ended if it is not. One write keeps them together where several processes share a terminal. A
+/// reader that has gone, such as `head`, is no failure.
+///
+/// # Errors
+/// Other failures, such as a full disk.
+pub fn print(lines: impl Display) -> io::Result<()> {
+    let mut text = lines.to_string();
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(io::Error::new(error.kind(), format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Prints a line on stderr. A closed stderr is no reason to panic.
 pub fn print_error(line: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// The flag that chooses the form of events, which is the same in all programs.
@@ -76,7 +62,7 @@ impl LogFlags {
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
         // A reader of stderr that has gone is no reason to panic.
         let lines = tracing_subscriber::fmt().log_internal_errors(false);
-        let lines = lines.with_env_filter(filter).with_writer(std::io::stderr);
+        let lines = lines.with_env_filter(filter).with_writer(io::stderr);
         match self.log_format {
             LogFormat::Text => {
                 lines.with_ansi(has_colours()).with_target(false).init();
@@ -84,11 +70,6 @@ impl LogFlags {
             LogFormat::Json => {
                 lines.json().flatten_event(true).with_current_span(false).with_span_list(false).init();
             }
-        }
-        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        let unknown: Vec<String> = names.filter(|name| is_unknown(name)).collect();
-        if !unknown.is_empty() {
-            tracing::warn!("nothing of THC reads the variable {}: is it misspelt?", unknown.join(", "));
         }
     }
 
@@ -105,28 +86,6 @@ impl LogFlags {
         match self.log_format {
             LogFormat::Text => print_error(format_args!("{program}: {error}")),
             LogFormat::Json => tracing::error!("{error}"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn misspelt_variables_are_unknown() {
-        for unknown in ["THC_THREDS", "THC_", "THC_Worker", "THC_COOKIES", "THC_PS_PORTT"] {
-            assert!(is_unknown(unknown), "{unknown}");
-        }
-        for known in [
-            "THC_WORKER",
-            "THC_BACKEND_LANE",
-            "THC_CONTROLLER_SERVICE_HOST",
-            "THC_PORT_9000_UDP",
-            "THC_METHOD",
-            "PATH",
-        ] {
-            assert!(!is_unknown(known), "{known}");
         }
     }
 }

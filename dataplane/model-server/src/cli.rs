@@ -4,16 +4,16 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser};
-use thc_config::help;
+use thc_config::help::{self, Stop};
 use thc_config::values::{Interval, Secret};
 use thc_model::{ClientConfig, ModelError, ModelJobConfig, ModelServerConfig};
 
 const EXAMPLES: &str = "\
 Examples:
-  A job whose workers know its secret, on this machine; nothing survives a restart:
+  A job for workers on this machine; its models do not survive a restart:
     THC_MODEL_SECRET=$(openssl rand -hex 16) thc-model --job train
 
-  For other machines, with the models kept in a folder; a killed server forgets at most 200 ms:
+  For workers on other machines, with models in a folder; a killed server loses at most 200 ms:
     thc-model --listen 0.0.0.0:9100 --job train --secret-file train.secret \\
         --state /var/lib/thc-model --durable 200ms
 
@@ -30,11 +30,11 @@ Examples:
     secret = \"sixteen letters or more\"
     max_coordinates = \"100Mi\"
 
-  See it at work, with four workers of which one is slow:
+  Train with four workers, one of them slow:
     torchrun --nproc_per_node 4 python/examples/asynchronous.py --slow 4
 
-The first worker that opens a model says what it is, in Rust by thc_model::Spec, in Python by
-thc.ModelSpec; the others must say the same.
+The first worker that opens a model specifies it, in Rust by thc_model::Spec, in Python by
+thc.ModelSpec; the others must give the same specification.
 
 Output: `ready ADDRESS:PORT` on stdout once workers can connect; events on stderr
 (RUST_LOG=debug for more); totals as JSON on stdout after SIGTERM or Ctrl-C, once everything is
@@ -42,7 +42,7 @@ written.
 Exit status: 0 stopped by a signal; 1 cannot serve, for example because the port is in use; 2
 wrong flags or configuration.";
 
-/// THC model server: holds models that workers train asynchronously, in low precision both ways.
+/// THC model server: keeps models that workers train asynchronously, in low precision both ways.
 #[derive(Parser, Debug)]
 #[command(name = "thc-model", version, after_help = EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -52,9 +52,9 @@ pub struct Flags {
     /// Read this TOML file; flags override it
     #[arg(long, short, value_name = "PATH")]
     config: Option<PathBuf>,
-    /// Serve /metrics for Prometheus at this address [default: not at all]
+    /// Serve metrics to Prometheus at http://ADDRESS:PORT/metrics [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT")]
-    pub metrics: Option<SocketAddr>,
+    pub http: Option<SocketAddr>,
     #[command(flatten)]
     pub logs: thc_config::logs::LogFlags,
     /// Read the secret from this file, which keeps it out of process lists
@@ -63,7 +63,7 @@ pub struct Flags {
 }
 
 /// The options that `-h` shows.
-const SHORT: [&str; 7] = ["config", "metrics", "listen", "state", "durable", "name", "secret_file"];
+const SHORT: [&str; 7] = ["config", "http", "listen", "state", "durable", "name", "secret_file"];
 
 /// The commands of an administrator.
 #[derive(clap::Subcommand, Debug)]
@@ -133,7 +133,7 @@ fn read_secret(path: &Path) -> Result<Secret, ModelError> {
 
 impl Flags {
     /// Reads the command line: the flags, and a server's configuration among the matches.
-    pub fn read() -> Result<(Self, ArgMatches), clap::Error> {
+    pub fn read() -> Result<(Self, ArgMatches), Stop> {
         let command = ModelServerConfig::augment_args_for_update(Self::command());
         let matches = help::read(ModelJobConfig::augment_args_for_update(command), &SHORT)?;
         Ok((Self::from_arg_matches(&matches)?, matches))

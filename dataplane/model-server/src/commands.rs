@@ -3,32 +3,27 @@
 use std::process::ExitCode;
 
 use serde_json::Value;
-use thc_config::logs::print_error;
+use thc_config::help::USAGE;
+use thc_config::logs::{print, print_error};
 use thc_model::{Admin, ModelError};
 
 use crate::cli::Command;
 
 /// Runs the command and prints its outcome. Returns the exit status: 0, 2 for wrong arguments, 1 for a failure.
 pub fn run(command: Command) -> ExitCode {
-    match execute(command) {
-        Ok(text) => {
-            crate::print(&text);
-            ExitCode::SUCCESS
-        }
+    match execute(command).and_then(|text| Ok(print(text)?)) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             print_error(format_args!("thc-model: {error}"));
-            if matches!(error, ModelError::Config(_)) {
-                ExitCode::from(crate::USAGE)
-            } else {
-                ExitCode::FAILURE
-            }
+            if matches!(error, ModelError::Config(_)) { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
         }
     }
 }
 
 fn execute(command: Command) -> Result<String, ModelError> {
     let (Command::List { of, .. } | Command::Show { of, .. } | Command::Delete { of, .. }) = &command;
-    let mut admin = Admin::connect(&of.config()?)?;
+    let config = of.config()?;
+    let mut admin = Admin::connect(&config)?;
     if let Command::Delete { model, .. } = &command {
         admin.delete(model)?;
         return Ok(format!("deleted {model}"));
@@ -37,7 +32,8 @@ fn execute(command: Command) -> Result<String, ModelError> {
     if let Command::Show { model, .. } = &command {
         all.retain(|one| one["name"] == model.as_str());
         if all.is_empty() {
-            return Err(ModelError::Config(format!("there is no model {model}: thc-model list lists them")));
+            let reason = format!("no model {model}; see thc-model list");
+            return Err(ModelError::Refused { server: config.server, reason });
         }
     }
     if matches!(command, Command::List { json: false, .. }) {

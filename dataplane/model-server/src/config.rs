@@ -19,17 +19,16 @@ pub struct ModelServerConfig {
     /// UDP address and port to listen on [default: 127.0.0.1:9100]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: SocketAddr,
-    /// Keep the models in this folder, so that they survive a restart [default: they do not]
+    /// Keep the models in this folder across restarts [default: keep them in memory only]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// How often to write what has changed; a killed server forgets at most the pushes of this time and of one save
-    /// [default: 1s]
+    /// How often to write changes; a killed server loses at most the pushes of this time and of one save [default: 1s]
     #[arg(long, value_name = "TIME")]
     pub durable: Interval,
-    /// Threads that serve [default: one per core, at most 16]
+    /// Server threads [default: one per core, at most 16]
     #[arg(long, value_name = "NUMBER")]
     pub threads: usize,
-    /// Most connections at a time, of all jobs [default: 1024]
+    /// Maximum number of open connections, over all jobs [default: 1024]
     #[arg(long, value_name = "NUMBER")]
     pub connections: usize,
     /// How long a peer may take to finish a request, or to read an answer [default: 30s]
@@ -49,14 +48,14 @@ pub struct ModelJobConfig {
     /// Name of the job: letters, digits, '.', '_' and '-'
     #[arg(long = "job", value_name = "NAME")]
     pub name: String,
-    /// The secret that its workers must know, 16 characters or more
+    /// Secret of the job and its workers, 16 characters or more
     #[arg(long, env = "THC_MODEL_SECRET", hide_env_values = true, value_name = "TEXT")]
     #[serde(deserialize_with = "secret")]
     pub secret: Secret,
-    /// Most models [default: 64]
+    /// Maximum number of models [default: 64]
     #[arg(long, value_name = "NUMBER")]
     pub max_models: usize,
-    /// Most coordinates of all models together, 4 to 20 bytes each [default: 256Mi]
+    /// Maximum number of coordinates over all models, 4 to 20 bytes each [default: 256Mi]
     #[arg(long, value_name = "NUMBER")]
     pub max_coordinates: Size,
 }
@@ -116,8 +115,7 @@ impl ModelServerConfig {
     pub fn read(path: &Path) -> Result<Self, ModelError> {
         let error = |reason: String| ModelError::Config(format!("cannot read {}: {reason}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|cause| error(cause.to_string()))?;
-        // Only the message: the rest of what toml says quotes the line, which may hold a secret.
-        toml::from_str(&text).map_err(|cause: toml::de::Error| error(cause.message().replace('\n', " ")))
+        thc_config::file::parse(&text).map_err(|cause| error(cause.to_string()))
     }
 
     /// Checks the configuration.

@@ -5,7 +5,6 @@ mod cli;
 mod commands;
 mod metrics;
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,24 +12,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::error::ErrorKind;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use thc_config::logs::print_error;
+use thc_config::help::USAGE;
+use thc_config::logs::{print, print_error};
 use thc_model::{ModelServer, ModelServerConfig};
 
-/// How often signals are checked.
+/// The interval of checking for signals.
 const TICK: Duration = Duration::from_millis(50);
-/// The exit status for wrong arguments.
-const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let (flags, matches) = match cli::Flags::read() {
         Ok(read) => read,
-        Err(error) => {
-            let requested = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-            let _ = error.print();
-            return ExitCode::from(if requested { 0 } else { USAGE });
-        }
+        Err(stop) => return stop.print(),
     };
     if let Some(command) = flags.command {
         return commands::run(command);
@@ -43,7 +36,7 @@ fn main() -> ExitCode {
         }
     };
     flags.logs.start();
-    match run(config, flags.metrics) {
+    match run(config, flags.http) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             flags.logs.failure("thc-model", format_args!("{error:#}"));
@@ -62,22 +55,14 @@ fn run(config: ModelServerConfig, metrics: Option<SocketAddr>) -> anyhow::Result
     }
     let server = Arc::new(ModelServer::start(config)?);
     let endpoint = metrics.map(|at| metrics::serve(at, Arc::clone(&server))).transpose()?;
-    if let Some(endpoint) = &endpoint {
-        print(&format!("metrics http://{}/metrics", endpoint.local()));
-    }
-    print(&format!("ready {}", server.local()));
+    let metrics = endpoint.as_ref().map(|endpoint| format!("metrics http://{}/metrics\n", endpoint.local()));
+    // The server does not need a reader of these lines.
+    let _ = print(format_args!("{}ready {}", metrics.unwrap_or_default(), server.local()));
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(TICK);
     }
     drop(endpoint);
     let server = Arc::into_inner(server).context("the metrics' thread has not ended")?;
     let totals = server.shutdown()?;
-    print(&serde_json::to_string(&totals)?);
-    Ok(())
-}
-
-/// Prints a line. A closed standard output is no reason to stop.
-fn print(line: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    Ok(print(serde_json::to_string(&totals)?)?)
 }

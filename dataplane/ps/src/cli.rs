@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
-use thc_config::help;
+use thc_config::help::{self, Stop};
 use thc_ps::{ConfigError, JobOptions, ServerOptions};
 use thc_transport::{FaultRates, LossyConfig};
 
@@ -33,7 +33,7 @@ Examples:
   Jobs that a controller writes by P4Runtime; none at the start:
     thc-ps --listen 10.0.0.1:9000 --p4runtime 127.0.0.1:9559
 
-  For a controller on another host, with TLS, which needs a certificate of that authority:
+  For a controller on another host, which needs a certificate of the authority ca.pem:
     thc-ps --listen 10.0.0.1:9000 --p4runtime 10.0.0.1:9559 --p4runtime-cert tls/ps.pem \\
         --p4runtime-key tls/ps-key.pem --p4runtime-client-ca tls/ca.pem
 
@@ -44,13 +44,13 @@ Examples:
         --io dpdk --dpdk-hugepages=false \\
         --dpdk-device net_memif0,role=server,id=0,socket-abstract=no,socket=/tmp/thc.sock
 
-  Several jobs from a file; flags override it:
+  Several jobs from a file, whose keys flags override:
     thc-ps --config thc-ps.toml --listen 10.0.0.1:9000
 
 Flags of the groups above are also keys of the file, with _ for -: those of Server at its top,
-those of Job in its [[job]] sections (--slots is data_slots there), those of DPDK in a [dpdk]
-section, without dpdk- (--dpdk-device is devices there, a list), those of P4Runtime in a
-[p4runtime] section (--p4runtime is listen there), and its certificates in [p4runtime.tls].
+those of Job in its [[job]] sections, those of DPDK in a [dpdk] section, without dpdk-
+(--dpdk-device is devices there, a list), those of P4Runtime in a [p4runtime] section
+(--p4runtime is listen there), and its certificates in [p4runtime.tls].
 
 Output: `ready ADDRESS:PORT` on stdout once workers can join, and before it `p4runtime
 ADDRESS:PORT` if that is served; events on stderr (RUST_LOG=debug for more); totals on stdout
@@ -101,8 +101,8 @@ const SHORT: [&str; 10] =
 
 impl Flags {
     /// Reads the command line.
-    pub fn read() -> Result<Flags, clap::Error> {
-        Flags::from_arg_matches_mut(&mut help::read(Flags::command(), &SHORT)?)
+    pub fn read() -> Result<Flags, Stop> {
+        Ok(Flags::from_arg_matches_mut(&mut help::read(Flags::command(), &SHORT)?)?)
     }
 
     /// File and flags together.

@@ -4,31 +4,24 @@
 mod cli;
 mod metrics;
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::error::ErrorKind;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use thc_config::logs::{LogFlags, print_error};
+use thc_config::help::USAGE;
+use thc_config::logs::{LogFlags, print, print_error};
 use thc_ps::{Server, report};
 
-/// How often the program checks for signals and for a failure of the server.
+/// The interval of checking for signals and for a failure of the server.
 const TICK: Duration = Duration::from_millis(50);
-/// Exit status of wrong flags and configuration.
-const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let flags = match cli::Flags::read() {
         Ok(flags) => flags,
-        Err(error) => {
-            let told = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-            let _ = error.print();
-            return ExitCode::from(if told { 0 } else { USAGE });
-        }
+        Err(stop) => return stop.print(),
     };
     let (json, logs) = (flags.json, flags.logs);
     let file = flags.config.clone();
@@ -67,12 +60,13 @@ fn run(config: thc_ps::ServerConfig, json: bool, logs: LogFlags) -> anyhow::Resu
     if let Some(endpoint) = &endpoint {
         ready = format!("metrics http://{}/metrics\n{ready}", endpoint.local());
     }
-    if json {
+    // The server does not need a reader of these lines.
+    let _ = if json {
         logs.line(&greeting);
-        print(&ready);
+        print(ready)
     } else {
-        print(&format!("{greeting}\n{ready}"));
-    }
+        print(format_args!("{greeting}\n{ready}"))
+    };
     while !stop.load(Ordering::Relaxed) && !server.has_failed() {
         std::thread::sleep(TICK);
     }
@@ -83,11 +77,11 @@ fn run(config: thc_ps::ServerConfig, json: bool, logs: LogFlags) -> anyhow::Resu
         Ok(server) => server.shutdown(),
         Err(server) => server.stats(),
     };
-    print(&if json {
+    print(if json {
         serde_json::to_string(&totals).context("cannot write the totals")?
     } else {
         report::table(&totals).trim_end().to_owned()
-    });
+    })?;
     failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
@@ -100,10 +94,4 @@ fn handle_signals() -> std::io::Result<Arc<AtomicBool>> {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     Ok(stop)
-}
-
-/// Prints a line. A closed stdout does not stop the server.
-fn print(line: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

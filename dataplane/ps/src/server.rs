@@ -73,7 +73,7 @@ impl Server {
         let local = ports.local();
         let room = ports.room();
         config.give_credit(room);
-        config.tell_marks(ports.read_marks());
+        config.set_marks(ports.read_marks());
         ports.warn_if_small(&config);
         let jobs = config.jobs.iter().map(|job| job.config.job).collect();
         let root = config.jobs.iter().find_map(|job| job.root).map(|root| root.at);

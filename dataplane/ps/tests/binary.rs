@@ -90,7 +90,7 @@ fn flags<'a>(listen: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn sigterm_ends_it_with_totals() {
-    let server = Running::start(&flags("127.0.0.1:0", &["--slots", "256"]));
+    let server = Running::start(&flags("127.0.0.1:0", &["--data-slots", "256"]));
     let expected = format!(
         "thc-ps listening on {}, job 1: 2 workers, b=4 g=30 p=1/32, 256 slots, reliable, expected NMSE 1.38e-2",
         server.address

@@ -2,23 +2,15 @@
 
 mod cli;
 
-use clap::error::ErrorKind;
 use cli::options::{Flags, Order};
 use std::process::ExitCode;
+use thc_config::help::USAGE;
 use thc_config::logs::print_error;
-
-/// Exit status of wrong flags and configuration.
-const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let flags = match Flags::read() {
         Ok(flags) => flags,
-        Err(error) => {
-            let told = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-            // Nothing is left to do if the terminal is gone.
-            let _ = error.print();
-            return ExitCode::from(if told { 0 } else { USAGE });
-        }
+        Err(stop) => return stop.print(),
     };
     let logs = flags.logs;
     let order = match flags.order() {

@@ -26,7 +26,7 @@ class Late:
         length = sum(p.numel() for p in model.parameters())
         if length > SLOTS * 1024:
             raise SystemExit(f"bench accuracy: the model has {length} parameters, and late ranks are simulated for {SLOTS * 1024} at most")
-        self._server = thc.Server(ranks, COOKIE, quorum=ranks - late, slots=SLOTS, seed=1000 + seed, shards=1)
+        self._server = thc.Server(ranks, COOKIE, quorum=ranks - late, data_slots=SLOTS, seed=1000 + seed, shards=1)
         self._pool = concurrent.futures.ThreadPoolExecutor(ranks)
         self._late, self._random = late, random.Random(seed)
 

@@ -6,7 +6,6 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
 use thc_config::{help, logs::print_error};
@@ -243,11 +242,12 @@ fn loss(text: &str) -> std::result::Result<f64, String> {
 /// Parses the arguments, runs the command, and reports an error as one line.
 pub fn main() -> ExitCode {
     let read = help::read(Cli::command(), &[]);
-    finish(read.and_then(|mut found| Cli::from_arg_matches_mut(&mut found)).map(|cli| execute(cli.command)))
+    let cli = read.and_then(|mut found| Ok(Cli::from_arg_matches_mut(&mut found)?));
+    finish(cli.map(|cli| execute(cli.command)))
 }
 
-/// Runs the command and returns its exit status. An error becomes one line.
-pub fn finish(done: std::result::Result<Result<()>, clap::Error>) -> ExitCode {
+/// Returns the exit status of a command. An error becomes one line.
+pub fn finish(done: std::result::Result<Result<()>, help::Stop>) -> ExitCode {
     match done {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
@@ -256,7 +256,7 @@ pub fn finish(done: std::result::Result<Result<()>, clap::Error>) -> ExitCode {
             }
             ExitCode::from(error.exit_status())
         }
-        Err(error) => refuse(&error),
+        Err(stop) => stop.print(),
     }
 }
 
@@ -265,31 +265,6 @@ fn study(command: &str, args: &StudyArgs) -> Result<()> {
     let program = server::find("thc-studies")?;
     let source = Command::new(&program).arg(command).args(&args.arguments).exec();
     Err(Error::Start { name: program.display().to_string(), source })
-}
-
-/// Prints help unchanged, and any other message as one line.
-fn refuse(error: &clap::Error) -> ExitCode {
-    let shown = matches!(
-        error.kind(),
-        ErrorKind::DisplayHelp
-            | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-    );
-    if shown {
-        // A reader that closes the pipe early needs no more text.
-        let _ = error.print();
-        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
-    }
-    let text = error.to_string();
-    let lines: Vec<&str> = text
-        .lines()
-        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
-    let line = lines.join(" ");
-    print_error(format_args!("thc: {} (see --help)", line.strip_prefix("error: ").unwrap_or(&line)));
-    ExitCode::from(2)
 }
 
 fn print(report: &(impl Serialize + std::fmt::Display), json: bool) -> Result<()> {

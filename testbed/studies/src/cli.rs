@@ -39,7 +39,7 @@ enum Subcommands {
 
 /// Parses the arguments, does what they ask, and reports an error as one line.
 pub fn main() -> ExitCode {
-    cli::finish(Cli::try_parse().map(|cli| execute(cli.command)))
+    cli::finish(Cli::try_parse().map(|cli| execute(cli.command)).map_err(Into::into))
 }
 
 fn execute(command: Subcommands) -> Result<()> {

@@ -115,7 +115,7 @@ fn means(places: &[(SocketAddr, u8)], inputs: &[PathBuf]) -> Vec<Vec<u8>> {
 fn a_switch_and_a_thc_ps_are_racks_below_a_thc_ps() {
     let dir = tempfile::tempdir().unwrap();
     let inputs = write_gradients(dir.path(), 4, 1 << 17);
-    let table = ["--granularity", "30", "--fraction", "1/32", "--slots", "256", "--norm-slots", "64"];
+    let table = ["--granularity", "30", "--fraction", "1/32", "--data-slots", "256", "--norm-slots", "64"];
     // Lanes of 16 bits have sums of 8 below.
     for (lane, shards) in [("8", "2"), ("16", "1")] {
         let switch = match Switch::start(&[1]) {

@@ -30,7 +30,7 @@ fn mac(worker: u8) -> Mac {
 
 /// What a parameter server tells workers of this job: sockets join it in their stead.
 fn welcome() -> Welcome {
-    let ps = Ps::start(WORKERS, &["--slots", SLOTS]);
+    let ps = Ps::start(WORKERS, &["--data-slots", SLOTS]);
     let sockets: Vec<UdpSocket> = (0..WORKERS).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     for (worker, socket) in (0..).zip(&sockets) {
         let header = Header::new(Kind::Join, WORKERS, JobId(1), WorkerId(worker), Cookie(COOKIE_NUMBER));
@@ -200,7 +200,7 @@ fn four_worker_processes_get_what_they_get_from_thc_ps() {
         let carrier = scope.spawn(|| host.run(&end));
         let ending = Ending(&end);
         for mode in ["thc", "raw"] {
-            let ps = Ps::start(WORKERS, &["--slots", SLOTS]);
+            let ps = Ps::start(WORKERS, &["--data-slots", SLOTS]);
             let expected = all_reduce(ps.addr, &inputs, mode);
             let begin = Instant::now();
             let got = all_reduce(addr, &inputs, mode);

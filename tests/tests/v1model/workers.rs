@@ -85,7 +85,7 @@ fn worker_processes_get_what_they_get_from_thc_ps() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     for mode in ["thc", "raw"] {
-        let ps = Ps::start(WORKERS, &["--slots", SLOTS]);
+        let ps = Ps::start(WORKERS, &["--data-slots", SLOTS]);
         let expected = all_reduce(ps.addr, &inputs, mode);
         assert!(expected.iter().all(|mean| *mean == expected[0]), "all workers have the same mean");
         let begin = Instant::now();

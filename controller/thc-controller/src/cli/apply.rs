@@ -40,7 +40,10 @@ pub struct ApplyFlags {
 
 /// Shows the changes, asks for confirmation, and makes them.
 pub async fn run(flags: ApplyFlags, connection: Connection, json: bool) -> Result<u8, Failure> {
-    let wrong = |error: ControllerError| Failure::usage(format!("{}: {error}", flags.file.display()));
+    let wrong = |error: ControllerError| match error {
+        ControllerError::Read { .. } => Failure::usage(error),
+        error => Failure::usage(format!("{}: {error}", flags.file.display())),
+    };
     let jobs = declared_jobs(&flags.file).map_err(wrong)?;
     let sections = jobs.iter().map(JobSection::to_toml).collect::<Result<_, _>>().map_err(wrong)?;
     let mut client = connection.client();
@@ -59,7 +62,7 @@ pub async fn run(flags: ApplyFlags, connection: Connection, json: bool) -> Resul
         print(&plan_text(&plan.changes))?;
     }
     if !nothing && !flags.yes {
-        ask("Apply this?", "give --yes, or --plan to see only what would change")?;
+        ask("Apply these changes?", "give --yes, or --plan to see only what would change")?;
     }
     asked.plan_only = false;
     let done = client.apply_jobs(asked).await?.into_inner();
@@ -81,7 +84,7 @@ fn plan_text(changes: &[JobChange]) -> String {
     for change in changes {
         let (mark, what) = match change.kind() {
             Kind::Unchanged => (" ", "stays as it is"),
-            Kind::Create => ("+", "is made"),
+            Kind::Create => ("+", "is created"),
             Kind::Change => ("~", "changes"),
             Kind::Delete => ("-", "is deleted"),
         };
@@ -89,7 +92,7 @@ fn plan_text(changes: &[JobChange]) -> String {
         text.extend(change.differences.iter().map(|difference| format!("      {difference}\n")));
     }
     if changes.is_empty() {
-        text += "no jobs are declared\n";
+        text += "nothing to do: no jobs are declared\n";
     }
     text
 }

@@ -1,4 +1,4 @@
-//! To the controller that runs, and its refusals as lines for people.
+//! The connection to a controller, and its errors as lines of text.
 
 use super::terminal::Failure;
 use clap::Args;
@@ -10,18 +10,18 @@ use thc_controller::has_io;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Status};
 
-/// How long connecting may take.
+/// The time-out of connecting.
 const CONNECTING: Duration = Duration::from_secs(5);
-/// How long a controller on this machine, which may have been started just now, may refuse connections.
+/// The time for which refused connections to this machine are tried again, since its controller may just have been started.
 const STARTING: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(50);
-/// How long an answer may take: a job is written to all of its targets first.
+/// The time-out of answers. A job is written to all of its targets before the answer.
 const ANSWERING: Duration = Duration::from_secs(60);
 
-/// Where one listens on this machine unless told otherwise.
+/// The default address of a controller.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:9700";
 
-/// Which controller is asked, and how.
+/// The controller that commands ask.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Controller")]
 pub struct Remote {
@@ -155,9 +155,9 @@ impl From<Status> for Failure {
             Code::Cancelled if !message.contains("Timeout") => Failure::error(
                 "the controller closed the connection: is it running, and does it want TLS (--ca, --cert, --key)?",
             ),
-            Code::DeadlineExceeded | Code::Cancelled => Failure::error(
-                "the controller does not answer in time: ask again, and look at what it writes",
-            ),
+            Code::DeadlineExceeded | Code::Cancelled => {
+                Failure::error("the controller does not answer in time: try again, and look at its log")
+            }
             // A refusal of the controller has no source; a connection that broke has.
             Code::Unavailable | Code::Unknown | Code::Internal if status.source().is_some() => {
                 let cause = status.source().map_or(message.to_owned(), |error| cause(error).to_string());

@@ -16,9 +16,9 @@ Example: a configuration for one thc-ps on this machine, and how to run it:
         >thc-controller.toml
     thc-controller run --config thc-controller.toml --http 127.0.0.1:9701
 
-A switch needs more keys: thc-controller.example.toml has them all. The controller tries to
-reach absent targets each second, and writes what they should hold when they come. It reads
-certificates again when their files change.
+A switch needs more keys, which are in thc-controller.example.toml. The controller retries absent
+targets every second, and writes their rows when they answer. It reads certificates again when
+their files change.
 
 Output: `metrics http://ADDRESS:PORT/metrics` if asked for, and `ready ADDRESS:PORT` on stdout
 once it answers; events on stderr (RUST_LOG=debug for more).
@@ -40,14 +40,14 @@ pub struct RunFlags {
     http: Option<SocketAddr>,
     #[command(flatten)]
     pub(super) logs: LogFlags,
-    /// Keep jobs in this file across restarts; none to forget them [default: jobs.state in $STATE_DIRECTORY, or in
+    /// Keep jobs in this file across restarts, or `none` for no file [default: jobs.state in $STATE_DIRECTORY, or in
     /// thc-controller of $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Load a target's device_config in place of another program. The target then holds nothing, and its rows are written again
+    /// Replace another program on a target by its device_config. This clears the target, and its rows are written again
     #[arg(long)]
     replace_program: bool,
-    /// End the sessions on targets that the state file does not know, which are left alone otherwise
+    /// End sessions that a target has and the state file does not know [default: leave them alone]
     #[arg(long)]
     drop_unknown: bool,
     /// Check the configuration, its certificates and the state file, and exit
@@ -63,7 +63,7 @@ impl RunFlags {
         if secret && mode & 0o004 != 0 {
             let file = self.config.display();
             tracing::warn!(
-                "{file} has jobs' secrets and everybody on this machine can read it: chmod o-rwx {file}"
+                "{file} has jobs' secrets and every user of this machine can read it: chmod o-rwx {file}"
             );
         }
         let controller = &mut options.controller;
@@ -88,8 +88,12 @@ pub fn run(flags: &RunFlags) -> Result<(), Failure> {
     if flags.check {
         let (targets, jobs) = (config.targets.len(), config.jobs.len());
         let kept = Daemon::new(config).check().map_err(Failure::error)?;
+        let plural = |count, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         return print(&format!(
-            "ok: {targets} targets, {jobs} declared jobs, {kept} jobs in the file of jobs\n"
+            "ok: {}, {}, {} in the state file\n",
+            plural(targets, "target"),
+            plural(jobs, "declared job"),
+            plural(kept, "job")
         ));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -30,7 +30,7 @@ impl Grid {
         self.table.add_row(cells.into_iter().map(visible));
     }
 
-    /// Whether there are no rows.
+    /// Returns `true` if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
     }

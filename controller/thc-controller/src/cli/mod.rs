@@ -1,4 +1,4 @@
-//! The command line: one file for each thing that can be asked.
+//! The command line, with a file for each command.
 
 mod apply;
 mod connection;
@@ -6,7 +6,6 @@ mod daemon;
 mod diagnose;
 mod grid;
 mod job;
-mod manual;
 mod target;
 mod terminal;
 
@@ -16,6 +15,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use connection::{Connection, Remote};
 use std::process::ExitCode;
 use terminal::Failure;
+use thc_config::help::{self, Stop};
 use thc_config::logs::print_error;
 
 const EXAMPLES: &str = "\
@@ -29,7 +29,7 @@ Examples:
     thc-worker --ps thc://127.0.0.1:9700/train --coordinates 1000000 &
     thc-worker --ps thc://127.0.0.1:9700/train --coordinates 1000000
 
-  Find out why there is no traffic:
+  Find out why a job has no traffic:
     thc-controller diagnose train
 
   A controller on another host, with TLS:
@@ -40,8 +40,7 @@ Exit status: 0 done; 1 failed or refused; 2 wrong flags or values.";
 
 /// Create and watch THC jobs on P4 switches and software parameter servers.
 #[derive(Parser, Debug)]
-#[command(name = "thc-controller", version, after_help = EXAMPLES, max_term_width = thc_config::help::WIDTH)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(name = "thc-controller", version, after_help = EXAMPLES, arg_required_else_help = true)]
 struct Flags {
     #[command(subcommand)]
     command: Command,
@@ -54,53 +53,43 @@ struct Flags {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Run the controller: keep the targets of a configuration in the state that the jobs need
+    /// Run the controller, which keeps the tables of its targets as the jobs need them
     Run(daemon::RunFlags),
     /// Create, list, show and delete jobs
     #[command(subcommand)]
     Job(job::JobCommand),
-    /// Make jobs match a file: show what changes, ask, and change it
+    /// Make jobs match a file: show the changes, ask for confirmation, and apply them
     Apply(apply::ApplyFlags),
-    /// List the targets: switches and software parameter servers
+    /// List the targets, which are switches and software parameter servers
     #[command(subcommand)]
     Target(target::TargetCommand),
     /// Report why no traffic flows, and which worker is slow
     Diagnose(diagnose::DiagnoseFlags),
-    /// Print completions for a shell
-    Completions(manual::CompletionFlags),
-    /// Print the manual page, or write one for each command
-    Man(manual::ManFlags),
 }
 
 impl Flags {
     /// Reads the command line. How to reach a controller is refused where none is asked: a certificate given to `run` would protect
     /// nothing.
-    fn read() -> Result<Flags, clap::Error> {
-        let mut matches = Flags::command().try_get_matches()?;
+    fn read() -> Result<Flags, Stop> {
+        let mut matches = help::read(Flags::command(), &["json", "controller", "ca", "cert", "key"])?;
         let is_given = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
         let given = ["controller", "ca", "cert", "key"].into_iter().find(is_given);
-        if let (Some(flag), Some(command @ ("run" | "completions" | "man"))) =
-            (given, matches.subcommand_name())
-        {
+        if let (Some(flag), Some("run")) = (given, matches.subcommand_name()) {
             let text = format!(
-                "--{flag} is for commands that ask a controller, and `{command}` asks none; the certificates of a controller are in \
+                "--{flag} is for commands that ask a controller, and `run` asks none; the certificates of a controller are in \
                  [controller.tls] of its configuration"
             );
-            return Err(Flags::command().error(ErrorKind::ArgumentConflict, text));
+            return Err(Flags::command().error(ErrorKind::ArgumentConflict, text).into());
         }
-        Flags::from_arg_matches_mut(&mut matches)
+        Ok(Flags::from_arg_matches_mut(&mut matches)?)
     }
 }
 
-/// Runs what the command line asks for.
+/// Runs the command.
 pub fn main() -> ExitCode {
     let flags = match Flags::read() {
         Ok(flags) => flags,
-        Err(error) => {
-            let told = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-            let _ = error.print();
-            return ExitCode::from(if told { 0 } else { 2 });
-        }
+        Err(stop) => return stop.print(),
     };
     let logs = match &flags.command {
         Command::Run(flags) => Some(flags.logs),
@@ -109,7 +98,7 @@ pub fn main() -> ExitCode {
     match run(flags) {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
-            // What was asked makes sense: events have begun, and this is the last one.
+            // Logging has started, and this is its last event.
             if let (Some(logs), 1) = (logs, failure.status) {
                 logs.failure("thc-controller", &failure.message);
                 return ExitCode::from(failure.status);
@@ -121,13 +110,9 @@ pub fn main() -> ExitCode {
 }
 
 fn run(flags: Flags) -> Result<u8, Failure> {
-    // These need no controller.
-    let command = match flags.command {
-        Command::Run(flags) => return daemon::run(&flags).map(|()| 0),
-        Command::Completions(flags) => return manual::completions(&flags, &mut Flags::command()).map(|()| 0),
-        Command::Man(flags) => return manual::man(&flags, Flags::command()).map(|()| 0),
-        other => other,
-    };
+    if let Command::Run(flags) = &flags.command {
+        return daemon::run(flags).map(|()| 0);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -135,12 +120,12 @@ fn run(flags: Flags) -> Result<u8, Failure> {
     let json = flags.json;
     runtime.block_on(async {
         let connection = Connection::open(&flags.remote).await?;
-        match command {
+        match flags.command {
             Command::Job(command) => job::run(command, connection, json).await?,
             Command::Target(command) => target::run(command, connection, json).await?,
             Command::Apply(flags) => return apply::run(flags, connection, json).await,
             Command::Diagnose(flags) => return diagnose::run(flags, connection, json).await,
-            Command::Run(_) | Command::Completions(_) | Command::Man(_) => {}
+            Command::Run(_) => {}
         }
         Ok(0)
     })

@@ -9,7 +9,7 @@ use thc_control_proto::v1::{ListTargetsRequest, Target};
 /// The commands about targets, which are named in the configuration.
 #[derive(Clone, Debug, Subcommand)]
 pub enum TargetCommand {
-    /// List all targets, and the reason for which one is away
+    /// List all targets, and why those that are away do not answer
     List,
 }
 

@@ -3,13 +3,18 @@
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
+use thc_config::logs;
 
-/// Asks whether to go on. Whoever cannot answer is told what to give instead.
+/// Asks for confirmation on the terminal.
+///
+/// # Errors
+/// There is no terminal, whose message says what to give instead; or the answer is no.
 pub(super) fn ask(question: &str, instead: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::error(format!("there is no terminal to confirm this on: {instead}")));
     }
-    print(&format!("{question} [y/N] "))?;
+    let mut out = std::io::stdout();
+    write!(out, "{question} [y/N] ").and_then(|()| out.flush())?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     match answer.trim() {
@@ -18,20 +23,15 @@ pub(super) fn ask(question: &str, instead: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints text on stdout. The command goes on without a reader that has gone, such as `head`.
+/// Prints lines, if there are any.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::error(format!("cannot write to standard output: {error}"))),
-    }
+    if text.is_empty() { Ok(()) } else { Ok(logs::print(text)?) }
 }
 
 /// Prints a message as JSON.
 pub(super) fn print_json(message: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(message).map_err(Failure::error)?;
-    print(&format!("{text}\n"))
+    print(&text)
 }
 
 /// Why a command ends early.

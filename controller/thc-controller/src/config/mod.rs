@@ -24,20 +24,20 @@ use thc_transport::frame::Mac;
 
 /// UDP port of the aggregator, fixed in the switch program (`THC_UDP_PORT`), the default of thc-ps.
 const UDP_PORT: u16 = 9000;
-/// How long a target may take to answer, unless told otherwise.
+/// The default time-out of a target's answers.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often a target's rows are compared with those that were written, unless told otherwise.
+/// The default interval of comparing a target's rows with those that were written.
 const COMPARE: Duration = Duration::from_secs(60);
-/// The controller's port on the switch, unless told otherwise.
+/// The default of the controller's port on the switch.
 const DEFAULT_CPU_PORT: u16 = 255;
 /// Queues that a Tofino's port has unless its traffic manager says otherwise, and the most.
 const DEFAULT_PASS_QUEUES: u8 = 8;
 const MAX_PASS_QUEUES: u8 = 32;
-/// How often each port may ask the controller, in packets a second.
+/// The default rate of packets from each port to the controller, in packets a second.
 const DEFAULT_CONTROL_RATE: u32 = 10_000;
 /// Ports of a switch have 9 bits in the program.
 const MAX_PORT: u16 = 511;
-/// The program that every target runs unless told otherwise.
+/// The default program of targets.
 const P4INFO: &[u8] = thc_p4::P4INFO;
 
 /// The state file that is given by this value to have none.
@@ -85,15 +85,15 @@ pub struct TargetConfig {
     pub at: SocketAddr,
     /// UDP ports from there on.
     pub shards: u8,
-    /// How often its rows are compared with those that were written; zero is never.
+    /// The interval of comparing its rows with those that were written; zero is never.
     pub compare: Duration,
-    /// Whether sessions that the state file does not know are ended.
+    /// `true` to end sessions that the state file does not know.
     pub drops_unknown: bool,
-    /// Whether another program is replaced by the one to load, which empties the target.
+    /// `true` to replace another program by the one to load, which clears the target.
     pub replaces_program: bool,
 }
 
-/// Where a target's P4Runtime service is, and how it is asked.
+/// The address of a target's P4Runtime service, and its certificates.
 #[derive(Clone, Debug)]
 pub struct ServiceConfig {
     /// Its URI.
@@ -102,7 +102,7 @@ pub struct ServiceConfig {
     pub device_id: u64,
     /// Which of two controllers is the primary one.
     pub election_id: u128,
-    /// How long it may take to answer.
+    /// The time-out of its answers.
     pub patience: Duration,
     /// Authorities of its certificate, a PEM file.
     pub ca: Option<PathBuf>,
@@ -119,7 +119,7 @@ pub struct PortConfig {
     pub pass_ports: Vec<u16>,
     /// Queues of such a port.
     pub pass_queues: u8,
-    /// How often each station's port may ask this controller, in packets a second; zero is as often as it likes.
+    /// The rate of packets from each station's port to this controller, in packets a second; zero is no limit.
     pub control_rate: u32,
     /// Hosts and the ports they are behind.
     pub stations: Vec<(Mac, u16)>,
@@ -191,8 +191,7 @@ impl Options {
     /// # Errors
     /// [`ControllerError::Syntax`].
     pub fn parse(text: &str) -> Result<Options, ControllerError> {
-        let mut options: Options =
-            toml::from_str(text).map_err(|error| ControllerError::syntax(text, &error))?;
+        let mut options: Options = thc_config::file::parse(text)?;
         options.job = options.job.into_iter().map(JobSection::with_default_name).collect();
         Ok(options)
     }

@@ -99,14 +99,14 @@ pub struct TargetOptions {
     pub pass_ports: Vec<u16>,
     /// Queues of each of these ports, on a chip. The port should serve the highest number first: packets that have fewest passes left go there. Default 8.
     pub pass_queues: Option<u8>,
-    /// How many packets a second each station's port may send to this controller; a chip drops what is more. 0: any number. Default 10000.
+    /// Packets a second from each station's port to this controller; a chip drops the rest. 0: no limit. Default 10000.
     pub control_rate: Option<u32>,
     /// The hosts behind the switch. None, as for thc-ps: workers may come from anywhere.
     #[serde(default)]
     pub station: Vec<StationOptions>,
-    /// How long it may take to answer a request, ten times as long to load a program. Default 20s.
+    /// The time-out of its answers, ten times as long while it loads a program. Default 20s.
     pub patience: Option<Interval>,
-    /// How often its rows are compared with those that were written, and repaired; 0s is never. Default 1m.
+    /// The interval of comparing its rows with those that were written, and of repairing them; 0s is never. Default 1m.
     pub compare: Option<Interval>,
     /// Authorities of the target's certificate, a PEM file, if its address is `https://`.
     pub ca: Option<PathBuf>,

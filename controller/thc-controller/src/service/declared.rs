@@ -102,7 +102,7 @@ impl Service {
         Ok(self.shared.save().await?)
     }
 
-    /// Whether the jobs of a configuration can be.
+    /// Checks the jobs of a configuration against the targets.
     pub fn check(&self, jobs: &[JobSection]) -> Result<(), Status> {
         self.steps(jobs).map(drop)
     }
@@ -132,7 +132,14 @@ impl Service {
             return Ok(step(Kind::Create, Vec::new(), asked.clone()));
         };
         let next = fill(&job, asked);
-        let differences = differences(&job.spec, &self.homes(&next)?.spec(&next, job.spec.number())?);
+        let mut differences = differences(&job.spec, &self.homes(&next)?.spec(&next, job.spec.number())?);
+        // What follows from a declared key is not news, unless nothing declared differs.
+        let declared = serde_json::to_value(asked).unwrap_or_default();
+        let is_declared =
+            |line: &String| line.split_once(':').is_some_and(|(key, _)| !declared[key].is_null());
+        if differences.iter().any(is_declared) {
+            differences.retain(is_declared);
+        }
         let kind = if differences.is_empty() { Kind::Unchanged } else { Kind::Change };
         Ok(step(kind, differences, next))
     }

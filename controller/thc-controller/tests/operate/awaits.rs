@@ -90,7 +90,7 @@ fn life(fault: Option<(usize, Fault)>) -> Vec<&'static str> {
     let config = target("ps1", &way.address.to_string(), server.local().port()) + "patience = \"500ms\"\n";
     let state = kept.join("jobs.state");
     let first = Controller::start_with(&config, &state);
-    let small = ["--slots", "64", "--norm-slots", "16"];
+    let small = ["--data-slots", "64", "--norm-slots", "16"];
     let make =
         |at, job| ask(at, &[&["job", "create", job, "--workers", "2"][..], &small].concat(), "already");
     make(first.listen, "train");

@@ -17,7 +17,7 @@ fn job(name: &str, workers: u32) -> String {
 
 /// Makes a job that no file declares.
 fn create_by_hand(controller: &Controller) {
-    let slots = ["--slots", "64", "--norm-slots", "16"];
+    let slots = ["--data-slots", "64", "--norm-slots", "16"];
     controller.ask_done(&[&["job", "create", "by-hand", "--workers", "2"][..], &slots].concat());
 }
 
@@ -39,7 +39,7 @@ fn what_a_file_declares_is_so() {
     create_by_hand(&controller);
     let both = job("a", 2) + &job("b", 3);
     let plan = apply(&controller, &both, &["--plan"]);
-    assert_eq!(plan.out, "+ job a is made\n+ job b is made\n");
+    assert_eq!(plan.out, "+ job a is created\n+ job b is created\n");
     assert_eq!(jobs(&controller), ["by-hand"]);
     // Nobody is there who could confirm it.
     let asked = apply(&controller, &both, &[]);
@@ -53,6 +53,7 @@ fn what_a_file_declares_is_so() {
     let other = job("a", 4);
     let plan = apply(&controller, &other, &["--plan", "--prune"]);
     assert!(plan.out.contains("~ job a changes\n") && plan.out.contains("workers: 2 -> 4"), "{plan:?}");
+    assert!(!plan.out.contains("granularity:"), "what follows from a declared key: {plan:?}");
     assert!(plan.out.ends_with("- job b is deleted\n- job by-hand is deleted\n"), "{plan:?}");
     assert_eq!(apply(&controller, &other, &["--yes", "--prune"]).code, Some(0));
     assert_eq!(jobs(&controller), ["a"]);
@@ -112,7 +113,7 @@ fn the_configuration_says_what_there_is() {
         run(&["run", "--check", "--config", file.to_str().unwrap(), "--state", state.to_str().unwrap()], &[]);
     assert_eq!(
         (check.code, check.out.as_str()),
-        (Some(0), "ok: 1 targets, 1 declared jobs, 3 jobs in the file of jobs\n")
+        (Some(0), "ok: 1 target, 1 declared job, 3 jobs in the state file\n")
     );
 }
 

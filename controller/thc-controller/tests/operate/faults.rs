@@ -14,7 +14,8 @@ use tonic::Code;
 
 fn create(controller: &Controller, name: &str, more: &[&str]) -> crate::controller::Ended {
     let cookie = COOKIE.to_string();
-    let job = ["job", "create", name, "--workers", "2", "--slots", "64", "--norm-slots", "32", "--cookie"];
+    let job =
+        ["job", "create", name, "--workers", "2", "--data-slots", "64", "--norm-slots", "32", "--cookie"];
     controller.ask(&[&job[..], &[&cookie], more].concat())
 }
 

@@ -190,7 +190,7 @@ impl Site {
             "7",
             "--cookie",
             &cookie,
-            "--slots",
+            "--data-slots",
             "64",
             "--norm-slots",
             "32",
@@ -266,7 +266,7 @@ fn room(case: Case) {
     let site = Site::start(case);
     let small = |number: usize| {
         let name = format!("j{number}");
-        let args = ["job", "create", &name, "--workers", "2", "--slots", "2", "--norm-slots", "2"];
+        let args = ["job", "create", &name, "--workers", "2", "--data-slots", "2", "--norm-slots", "2"];
         site.controller().ask(&args)
     };
     for number in 0..site.case.jobs {
@@ -281,7 +281,8 @@ fn room(case: Case) {
     if site.case.tables == 4 {
         for workers in ["2", "3", "4", "5", "6"] {
             let name = format!("t{workers}");
-            let args = ["job", "create", &name, "--workers", workers, "--slots", "2", "--norm-slots", "2"];
+            let args =
+                ["job", "create", &name, "--workers", workers, "--data-slots", "2", "--norm-slots", "2"];
             let ended = site.controller().ask(&args);
             let fits = workers != "6";
             assert_eq!(ended.code, Some(i32::from(!fits)), "{workers}: {ended:?}");

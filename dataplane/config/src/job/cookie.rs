@@ -4,7 +4,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Instant;
 
 /// A cookie must not be guessed, so it comes from the operating system.
-#[must_use]
 pub fn random() -> u32 {
     use rustix::rand::{GetRandomFlags, getrandom};
     let mut bytes = [0; 4];

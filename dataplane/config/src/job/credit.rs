@@ -10,7 +10,6 @@ pub const DEFAULT_MEMBERS: u32 = 64;
 
 /// The packets that a member with this credit may have outstanding at one of `ports` ports: data packets of consecutive
 /// slots, and a quarter as many norms.
-#[must_use]
 pub fn fills(credit: u32, ports: usize) -> usize {
     let (block, credit) = (usize::from(Shard::BLOCK), credit as usize);
     // A port has every `ports`-th block of slots.
@@ -19,7 +18,6 @@ pub fn fills(credit: u32, ports: usize) -> usize {
 }
 
 /// The credit with which a member fills no more than `each` of any port, but at least [`LEAST_CREDIT`].
-#[must_use]
 pub fn largest(each: usize, ports: usize) -> u32 {
     let block = usize::from(Shard::BLOCK);
     let fits = |credit: &usize| fills(*credit as u32, ports) <= each;
@@ -49,7 +47,6 @@ pub struct Taken {
 impl Room {
     /// The number of members for which it is planned: with small buffers, as many as can have four times the
     /// least credit.
-    #[must_use]
     fn planned_members(self) -> u32 {
         self.members.min(self.packets / (4 * fills(LEAST_CREDIT, 1) as u32)).max(1)
     }
@@ -60,7 +57,6 @@ impl Room {
     /// what it can use, but no more than half of what is free, or its even part. So all credits together fit
     /// the room, whatever jobs come and go, while there are no more members than planned; later ones still
     /// get the least credit.
-    #[must_use]
     pub fn credit(self, there: impl Iterator<Item = Taken>, senders: u32, useful: u32, ports: usize) -> u32 {
         let (mut members, mut free) = (senders, self.packets as usize);
         for Taken { senders, each } in there {
@@ -150,7 +146,7 @@ mod tests {
         let half = Taken { senders: 32, each: 85 };
         assert_eq!(room.credit([half].into_iter(), 32, 512, 1), 68);
         assert_eq!(room.credit([half, half].into_iter(), 32, 512, 1), LEAST_CREDIT);
-        // What the kernel gives unless told otherwise.
+        // The kernel's default.
         let small = Room { packets: 138, members: 64 };
         assert_eq!((small.planned_members(), small.credit([].into_iter(), 2, 128, 1)), (6, 24));
         assert_eq!(small.credit([].into_iter(), 64, 128, 1), LEAST_CREDIT);

@@ -16,7 +16,7 @@ impl JobOptions {
         let Some(fixed) = method.values() else { return Ok(job) };
         let conflict = |key, value: String, fixed: &str| {
             let mend = format!("method = {method} fixes {key}{fixed}, leave one of them out");
-            Err(ConfigError::Value { section, key, value, mend })
+            Err(section.wrong(key, value, mend))
         };
         if let Some(values) = &job.table {
             return conflict("table", format!("{values:?}"), "");

@@ -26,13 +26,11 @@ pub enum KeywordKind {
 /// A key of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyword {
-    /// As a keyword argument: the flag's name, with `_` for `-`.
+    /// As in a file, and as a keyword argument.
     pub name: String,
-    /// As a key of a file.
-    pub key: String,
     /// The form of its value, or of each of its values.
     pub kind: KeywordKind,
-    /// Whether it has any number of values.
+    /// `true` if it takes any number of values.
     pub is_list: bool,
     /// Its help, in a sentence or two.
     pub help: String,
@@ -40,10 +38,9 @@ pub struct Keyword {
 
 impl JobOptions {
     /// All keys, in the order of the documentation.
-    #[must_use]
     pub fn keywords() -> Vec<Keyword> {
         let command = JobOptions::augment_args(Command::new("job"));
-        let keywords = command.get_arguments().filter_map(|arg| {
+        let keywords = command.get_arguments().map(|arg| {
             let value = arg.get_value_parser().type_id();
             let kinds = [
                 (TypeId::of::<u64>(), KeywordKind::Number),
@@ -55,13 +52,12 @@ impl JobOptions {
             let values: Vec<String> =
                 arg.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
             let values = if values.is_empty() { String::new() } else { format!(": {}", values.join(" or ")) };
-            Some(Keyword {
-                name: arg.get_long()?.replace('-', "_"),
-                key: arg.get_id().to_string(),
+            Keyword {
+                name: arg.get_id().to_string(),
                 kind,
                 is_list: matches!(arg.get_action(), ArgAction::Append),
                 help: arg.get_help().map(ToString::to_string).unwrap_or_default() + &values,
-            })
+            }
         });
         keywords.collect()
     }

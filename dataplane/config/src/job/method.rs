@@ -34,8 +34,7 @@ pub struct MethodValues {
 }
 
 impl Method {
-    /// What the method fixes of a job (Li et al., NSDI 2024, sections 5.2 and 8, partitions of 4 MiB); `None` if it is nothing.
-    #[must_use]
+    /// The keys that the method fixes (Li et al., NSDI 2024, sections 5.2 and 8, partitions of 4 MiB); `None` if it fixes none.
     pub fn values(self) -> Option<MethodValues> {
         match self {
             Method::Default => None,
@@ -45,8 +44,7 @@ impl Method {
         }
     }
 
-    /// Whether workers keep error feedback (Algorithm 3) and round independently of each other (Appendix A.2).
-    #[must_use]
+    /// Returns `true` if workers keep error feedback (Algorithm 3) and round independently of each other (Appendix A.2).
     pub fn fixes_workers(self) -> bool {
         self == Method::ThcPaper
     }

@@ -19,21 +19,21 @@ pub struct JobOptions {
     /// The job's number, 0 to 65535 [default for flags: 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub job: Option<u64>,
-    /// The secret with which workers join, 32 bits, as 0x1234abcd or decimal
+    /// Secret of the job and its workers, 32 bits, as 0x1234abcd or decimal
     #[arg(long, value_name = "NUMBER", env = "THC_COOKIE", hide_env_values = true, help_heading = "Job")]
     pub cookie: Option<Secret>,
-    /// How many workers the job has, 1 to 64; with racks, their sizes give it
+    /// Number of workers, 1 to 64 [default with racks: the sum of their sizes]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub workers: Option<u64>,
-    /// How many workers complete a sum [default: all]
+    /// Number of workers that complete a sum [default: all]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub quorum: Option<u64>,
     /// Workers of each rack, such as 8,8, or 7/8,7/8 for a quorum of 7 in each; the same at the root and at every rack. Without
     /// --rack this server is the root
     #[arg(long, value_name = "WORKERS,…", value_delimiter = ',', help_heading = "Job")]
     pub racks: Option<Vec<RackSize>>,
-    /// Named values for the keys below: thc-paper is THC as published, and fixes bits, granularity, fraction and block; its
-    /// workers are given the same method
+    /// Named values for the keys below: thc-paper is THC as published, and fixes bits, granularity, fraction and block; give the
+    /// workers the same method
     #[arg(long, value_name = "METHOD", help_heading = "Job")]
     pub method: Option<Method>,
     /// Bit budget b: bits per coordinate sent up, 1 to 4 or 8 [default: 4]
@@ -46,8 +46,8 @@ pub struct JobOptions {
     /// workers]
     #[arg(long, value_name = "FRACTION", help_heading = "Job")]
     pub fraction: Option<Fraction>,
-    /// A lookup table of your own: 2, 4, 8 or 16 values, such as 0,3,5,9, which increase from 0 to the granularity; fraction may be
-    /// given [default: the best for bits, granularity and fraction]
+    /// A lookup table of your own: 2, 4, 8 or 16 values that increase from 0 to the granularity, such as 0,3,5,9; fraction is
+    /// optional [default: the best for bits, granularity and fraction]
     #[arg(long, value_name = "VALUE,…", value_delimiter = ',', help_heading = "Job")]
     pub table: Option<Vec<u64>>,
     /// Number of the lookup table on the wire, 1 to 255 [default: derived from the job's number]
@@ -61,24 +61,22 @@ pub struct JobOptions {
     /// bits=2,lane=4,granularity=5,fraction=1/32, with its number as table_id=7; may be repeated
     #[arg(long, value_name = "TABLE", help_heading = "Job")]
     pub tables: Option<Vec<TableOptions>>,
-    /// Slots for coordinates; workers may have half as many packets in flight [default: 1024; under a controller 256 or
-    /// more]
-    #[arg(long = "slots", alias = "data-slots", value_name = "NUMBER", help_heading = "Job")]
+    /// Slots for coordinates; workers may have half as many packets in flight [default: 1024]
+    #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub data_slots: Option<u64>,
-    /// Slots for norms [default: 64 to 1024, more for smaller blocks; under a controller at most 256]
+    /// Slots for norms [default: 64 to 1024, more for smaller blocks]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub norm_slots: Option<u64>,
-    /// Coordinates that are transformed together and have a norm of their own, as a power of two: 10 to 20, for 2^10 to
-    /// 2^20 [default: 13]
+    /// Log2 of the number of coordinates that are transformed together, with a norm of their own: 10 to 20 [default: 13]
     #[arg(long, value_name = "LOG2", help_heading = "Job")]
     pub block: Option<u64>,
-    /// What workers do about lost packets [default: reliable]
+    /// Treatment of lost packets [default: reliable]
     #[arg(long, value_name = "POLICY", help_heading = "Job")]
     pub policy: Option<PolicyName>,
-    /// How long best-effort waits for a packet before it gives it up [default: 200ms]
+    /// Time after which best-effort gives a packet up [default: 200ms]
     #[arg(long, value_name = "TIME", help_heading = "Job")]
     pub deadline: Option<Interval>,
-    /// Seed of the signs that all workers share, 64 bits [default: derived from cookie and job]
+    /// Seed of the random signs, 64 bits [default: derived from cookie and job]
     #[arg(long, value_name = "NUMBER", help_heading = "Job")]
     pub seed: Option<Secret>,
 }

@@ -12,8 +12,7 @@ impl TableOptions {
     /// The values of a table that is given, checked; `None` if the table is to be solved for.
     pub(super) fn own_values(&self, section: Section) -> Result<Option<Vec<u8>>, ConfigError> {
         let Some(values) = &self.table else { return Ok(None) };
-        let wrong = |key, value: String, mend: String| Err(ConfigError::Value { section, key, value, mend });
-        let refused = |mend: String| wrong("table", format!("{values:?}"), mend);
+        let refused = |mend: String| Err(section.wrong("table", format!("{values:?}"), mend));
         let count = values.len();
         if ![2, 4, 8, 16].contains(&count) {
             return refused(format!(
@@ -34,7 +33,7 @@ impl TableOptions {
             [("bits", self.bits, u64::from(count.ilog2())), ("granularity", self.granularity, last)];
         for (key, given, of_table) in follows {
             if let Some(given) = given.filter(|given| *given != of_table) {
-                return wrong(key, given.to_string(), format!("table has {of_table}, leave {key} out"));
+                return Err(section.wrong(key, given, format!("table has {of_table}, leave {key} out")));
             }
         }
         Ok(Some(values.iter().map(|&value| value as u8).collect()))
@@ -52,7 +51,6 @@ fn expected_nmse(table: &Table, workers: u16) -> Option<f64> {
 impl JobSetup {
     /// The expected squared error of a mean over the mean's squared norm, with the first table and without error feedback, where
     /// all workers have the same gradient and round independently: quantization error / n + truncation error.
-    #[must_use]
     pub fn expected_nmse(&self) -> Option<f64> {
         let workers = self.config.level.racks().map_or(self.config.workers.into(), |racks| racks.total);
         expected_nmse(self.welcome.tables.first(), workers)
@@ -61,7 +59,6 @@ impl JobSetup {
 
 impl JobOptions {
     /// [`JobSetup::expected_nmse`] of a job whose keys are all given, as a controller shows them.
-    #[must_use]
     pub fn expected_nmse(&self) -> Option<f64> {
         let workers = u16::try_from(self.workers?).ok().filter(|workers| *workers > 0)?;
         expected_nmse(&self.first_table().solve(0, workers, None).ok()?, workers)

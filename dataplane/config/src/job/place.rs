@@ -20,12 +20,11 @@ pub struct ServerPlace {
 
 impl ServerPlace {
     /// The place of a server that has all slots, behind `shards` ports, and is no rack.
-    #[must_use]
     pub const fn alone(shards: u8) -> ServerPlace {
         ServerPlace { shards, shares: Shares::NONE, rack: None }
     }
 
-    /// Whether other servers have slots, too.
+    /// Returns `true` if other servers have slots, too.
     pub(crate) fn is_share(&self) -> bool {
         self.shares != Shares::NONE
     }

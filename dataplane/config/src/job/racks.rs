@@ -81,7 +81,7 @@ impl Layout {
         }
     }
 
-    /// Whether a rack may go on without some of its workers.
+    /// Returns `true` if a rack may go on without some of its workers.
     pub fn by_quorum(&self) -> bool {
         self.sizes.iter().any(|(workers, quorum)| quorum < workers)
     }

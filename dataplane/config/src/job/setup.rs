@@ -12,14 +12,14 @@ use thc_protocol::{Cookie, JobId, MAX_WORKERS, Policy};
 
 use crate::job::error::{ConfigError, Section};
 use crate::job::number::{number, slots};
-use crate::job::options::JobOptions;
+use crate::job::options::{JobOptions, PolicyName};
 use crate::job::place::ServerPlace;
 use crate::job::tables::{Known, TableOptions};
 
 const DEFAULT_DATA_SLOTS: u64 = 1024;
-/// When best-effort gives a packet up unless told otherwise.
+/// The default time after which best-effort gives a packet up.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(200);
-/// What WELCOME can say (P23), rounded down.
+/// The longest deadline in WELCOME (P23), rounded down.
 const MAX_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// A checked job.
@@ -28,7 +28,7 @@ const MAX_DEADLINE: Duration = Duration::from_secs(3600);
 pub struct JobSetup {
     /// Its shape, with the cookie that workers join with.
     pub config: JobConfig,
-    /// What its workers are told, but for session and nonce.
+    /// The WELCOME of its workers, still without session and nonce.
     pub welcome: Welcome,
     /// The root, if this server is a rack of the job.
     pub root: Option<Root>,
@@ -36,7 +36,6 @@ pub struct JobSetup {
 
 impl JobSetup {
     /// The job as the session registry takes it.
-    #[must_use]
     pub fn to_static(&self) -> StaticJob {
         StaticJob { config: self.config.clone(), welcome: self.welcome, root: self.root }
     }
@@ -54,7 +53,10 @@ pub fn validate_jobs(jobs: &[JobOptions], place: &ServerPlace) -> Result<Vec<Job
         let setup = job.with_method(named)?.validate_among(named, place, &mut known)?;
         let number = setup.config.job;
         if setups.iter().any(|other| other.config.job == number) {
-            return Err(ConfigError::Duplicate { job: number.0 });
+            let number = number.0;
+            return Err(Section::Server.conflict(format!(
+                "job {number} is configured twice: give each [[job]] section its own number"
+            )));
         }
         setups.push(setup);
     }
@@ -78,7 +80,7 @@ impl JobOptions {
         known: &mut Known,
     ) -> Result<JobSetup, ConfigError> {
         let &ServerPlace { shards, shares, .. } = place;
-        let missing = ConfigError::Missing { section, key: "job", mend: "give the job a number, 0 to 65535" };
+        let missing = section.missing("job", "give the job a number, 0 to 65535");
         let job = number(section, "job", Some(self.job.ok_or(missing)?), 0, 0..=u64::from(u16::MAX))? as u16;
         let section = Section::Job(job);
         let layout = self.layout(job, place)?;
@@ -95,15 +97,15 @@ impl JobOptions {
             }
         };
         if place.is_share() && quorum < workers {
-            let mend = "shares of a server need all workers in every sum, leave quorum out".to_owned();
-            return Err(ConfigError::Value { section, key: "quorum", value: quorum.to_string(), mend });
+            let mend = "shares of a server need all workers in every sum, leave quorum out";
+            return Err(section.wrong("quorum", quorum, mend));
         }
         let data_slots = self.data_slots(section, place)?;
         let blocks = u64::from(*BLOCKS.start())..=u64::from(*BLOCKS.end());
         let block = number(section, "block", self.block, DEFAULT_BLOCK.into(), blocks)? as u8;
         let norm_slots = slots(section, "norm_slots", self.norm_slots, default_norm_slots(block))?;
         let deadline = self.deadline(section)?;
-        // Of shares, links bound what comes down; what is alone may be on a switch's place, or on the loopback.
+        // Links bound the results of shares, so these pack their sums. A single server may stand for a switch, or use the loopback.
         let tables = self.first_table().job_tables(
             self.tables.as_deref().unwrap_or_default(),
             job,
@@ -137,22 +139,21 @@ impl JobOptions {
         let length = welcome.to_bytes().len();
         if length > MAX_PACKET - HEADER_LEN {
             let value = format!("a list of {} beside {} shares", tables.len() - 1, shares.servers());
-            let mend = "WELCOME has no room for so many, leave some out".to_owned();
-            return Err(ConfigError::Value { section, key: "tables", value, mend });
+            return Err(section.wrong("tables", value, "WELCOME has no room for so many, leave some out"));
         }
         Ok(JobSetup { config, welcome, root })
     }
 
     fn workers(&self, section: Section) -> Result<u8, ConfigError> {
         let mend = "say how many workers the job has, 1 to 64";
-        let workers = self.workers.ok_or(ConfigError::Missing { section, key: "workers", mend })?;
+        let workers = self.workers.ok_or(section.missing("workers", mend))?;
         Ok(number(section, "workers", Some(workers), 0, 1..=MAX_WORKERS as u64)? as u8)
     }
 
     /// The job's cookie and its seed.
     fn secrets(&self, section: Section, job: u16) -> Result<(u32, u64), ConfigError> {
         let mend = "give a secret number that the workers give too";
-        let missing = ConfigError::Missing { section, key: "cookie", mend };
+        let missing = section.missing("cookie", mend);
         let range = "from 1 to 0xffffffff";
         let cookie = self.cookie.as_ref().ok_or(missing)?.cookie().filter(|&number| number != 0);
         let cookie = cookie.ok_or(ConfigError::Secret { section, key: "cookie", range })?;
@@ -168,17 +169,20 @@ impl JobOptions {
         let least = u32::from(Shard::BLOCK) * u32::from(shards) * u32::from(servers);
         if place.is_share() && data_slots < least {
             let mend = format!("with {servers} shares give at least {least}, or some have none");
-            let value = data_slots.to_string();
-            return Err(ConfigError::Value { section, key: "data_slots", value, mend });
+            return Err(section.wrong("data_slots", data_slots, mend));
         }
         Ok(data_slots)
     }
 
     fn deadline(&self, section: Section) -> Result<Duration, ConfigError> {
         let deadline = self.deadline.map_or(DEFAULT_DEADLINE, |Interval(time)| time);
+        if self.deadline.is_some() && self.policy.unwrap_or_default() == PolicyName::Reliable {
+            let mend =
+                "policy = reliable gives no packet up; leave deadline out, or give policy = best-effort";
+            return Err(section.wrong("deadline", Interval(deadline), mend));
+        }
         if deadline < Duration::from_millis(1) || deadline > MAX_DEADLINE {
-            let (value, mend) = (Interval(deadline).to_string(), "use 1ms to 1h".to_owned());
-            return Err(ConfigError::Value { section, key: "deadline", value, mend });
+            return Err(section.wrong("deadline", Interval(deadline), "use 1ms to 1h"));
         }
         Ok(deadline)
     }

@@ -1,4 +1,4 @@
-//! The lookup tables of a job, as they are written and as workers are told.
+//! The lookup tables of a job, as they are written and as WELCOME carries them.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -79,8 +79,7 @@ impl TableOptions {
         let section = Section::Job(job);
         if more.len() >= MAX_TABLES {
             let mend = format!("a job has at most {MAX_TABLES} tables, its first included");
-            let value = format!("a list of {}", more.len());
-            return Err(ConfigError::Value { section, key: "tables", value, mend });
+            return Err(section.wrong("tables", format!("a list of {}", more.len()), mend));
         }
         let mut tables: Vec<Table> = Vec::with_capacity(1 + more.len());
         for options in [self].into_iter().chain(more) {
@@ -99,12 +98,16 @@ impl TableOptions {
             let id = given.or_else(|| (1..=MAX_TABLE).rev().find(free)).unwrap_or(0);
             let id = number(section, "table_id", Some(id), 0, 1..=MAX_TABLE)? as u8;
             if tables.iter().any(|table| table.id.0 == id) {
-                let mend = "two of its tables have this number, give each its own from 1 to 255".to_owned();
-                return Err(ConfigError::Value { section, key: "table_id", value: id.to_string(), mend });
+                let mend = "two of its tables have this number, give each its own from 1 to 255";
+                return Err(section.wrong("table_id", id, mend));
             }
             match known.insert(id, (job, lookup)) {
                 Some((first, held)) if held != lookup => {
-                    return Err(ConfigError::SameTable { first, second: job, table: id });
+                    return Err(section.wrong(
+                        "table_id",
+                        id,
+                        format!("job {first} has a different table of this number, give one of the jobs another table_id, 1 to 255"),
+                    ));
                 }
                 _ => tables.push(Table { id: TableId(id), ..table }),
             }
@@ -112,7 +115,7 @@ impl TableOptions {
         Ok(tables)
     }
 
-    /// The table as told, or the best for so many workers; without a number.
+    /// The table of these keys, or the best for so many workers; without a number.
     pub(super) fn solve(&self, job: u16, workers: u16, racks: Option<&Racks>) -> Result<Table, ConfigError> {
         let section = Section::Job(job);
         let own = self.own_values(section)?;
@@ -120,22 +123,16 @@ impl TableOptions {
         let narrow = u64::from(workers) * ((1 << given.min(8)) - 1) <= 255;
         let default = if given == 8 || !narrow { 16 } else { 8 };
         let lane = self.lane.unwrap_or(default);
-        let value = |key, value: u64, mend: &str| ConfigError::Value {
-            section,
-            key,
-            value: value.to_string(),
-            mend: mend.to_owned(),
-        };
         let bits = match given {
             1..=4 | 8 => given as u8,
-            _ => return Err(value("bits", given, "indices have 1, 2, 3, 4 or 8 bits")),
+            _ => return Err(section.wrong("bits", given, "indices have 1, 2, 3, 4 or 8 bits")),
         };
         let sums = u8::try_from(lane).ok().filter(|lane| (4..=16).contains(lane));
-        let sums = sums.ok_or_else(|| value("lane", lane, "use 4 to 16"))?;
+        let sums = sums.ok_or_else(|| section.wrong("lane", lane, "use 4 to 16"))?;
         let form = Form::with_sums(bits, sums)
-            .ok_or_else(|| value("lane", lane, "bits = 8 needs lane = 16, or 9 to 15"))?;
+            .ok_or_else(|| section.wrong("lane", lane, "bits = 8 needs lane = 16, or 9 to 15"))?;
         if racks.is_some() && (form.lane() == Lane::Bits4 || form.is_packed()) {
-            return Err(value("lane", lane, "racks need lanes of 8 or 16 bits"));
+            return Err(section.wrong("lane", lane, "racks need lanes of 8 or 16 bits"));
         }
         Ok(wire_table(form, &self.lookup(job, workers, racks, bits, form, own.as_deref())?))
     }
@@ -150,11 +147,9 @@ impl TableOptions {
         own: Option<&[u8]>,
     ) -> Result<LookupTable, ConfigError> {
         let section = Section::Job(job);
-        let missing = |key| ConfigError::Missing {
-            section,
-            key,
-            mend: "give granularity and fraction, or neither to have both chosen",
-        };
+        let missing =
+            |key| section.missing(key, "give granularity and fraction, or neither to have both chosen");
+        let failed = |cause| section.conflict(format!("no lookup table: {cause}"));
         if let Some(values) = own {
             let granularity = values.last().map_or(0, |&last| u16::from(last));
             check_sum(job, workers, granularity, (1 << bits) - 1, form)?;
@@ -162,7 +157,7 @@ impl TableOptions {
                 Some(Fraction(fraction)) => LookupTable::from_values(values, fraction),
                 None => choose_fraction(values, u32::from(workers)).map(|choice| choice.table),
             };
-            return table.map_err(|cause| ConfigError::Table { job, cause });
+            return table.map_err(failed);
         }
         let (granularity, Fraction(fraction)) = match (self.granularity, self.fraction) {
             (Some(granularity), Some(fraction)) => (granularity, fraction),
@@ -180,10 +175,13 @@ impl TableOptions {
                 return choose(bits, form.sums(), u32::from(workers)).map(|choice| choice.table).map_err(
                     |cause| match cause {
                         CodecError::LaneTooNarrow { .. } => {
-                            let mend = format!("use {}, fewer bits or fewer workers", wider(form));
-                            ConfigError::NoGranularity { job, workers, bits, lane: form.sums(), mend }
+                            let (lane, wider) = (form.sums(), wider(form));
+                            section.conflict(format!(
+                                "the sums of {workers} workers with bits = {bits} do not fit lanes of {lane} bits: \
+                                 use {wider}, fewer bits or fewer workers"
+                            ))
                         }
-                        cause => ConfigError::Table { job, cause },
+                        cause => failed(cause),
                     },
                 );
             }
@@ -192,7 +190,7 @@ impl TableOptions {
         let granularity =
             number(section, "granularity", Some(granularity), 0, least..=u64::from(MAX_GRANULARITY))? as u16;
         check_sum(job, workers, granularity, least, form)?;
-        LookupTable::solve(bits, granularity, fraction).map_err(|cause| ConfigError::Table { job, cause })
+        LookupTable::solve(bits, granularity, fraction).map_err(failed)
     }
 }
 
@@ -213,7 +211,10 @@ fn check_sum(job: u16, workers: u16, granularity: u16, least: u64, form: Form) -
     } else {
         format!("use {wider}, or fewer bits with a smaller granularity")
     };
-    Err(ConfigError::LaneOverflow { job, workers, granularity, sum, bits: form.sums(), max, mend })
+    let bits = form.sums();
+    Err(Section::Job(job).conflict(format!(
+        "workers × granularity = {workers} × {granularity} = {sum} does not fit lanes of {bits} bits, which hold {max}: {mend}"
+    )))
 }
 
 /// The form with the fewest bits for sums that leaves the lanes as they are (P44).
@@ -235,7 +236,6 @@ fn default_table(job: u16) -> u64 {
 }
 
 /// A lookup table in the form of WELCOME, still without a number, for packets of this form.
-#[must_use]
 pub fn wire_table(form: Form, table: &LookupTable) -> Table {
     Table {
         id: TableId(0),

@@ -85,7 +85,6 @@ impl MetricsServer {
     }
 
     /// The address on which the server listens.
-    #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
     }

@@ -20,7 +20,7 @@ use thc_protocol::aggregator::Shard;
 use thc_protocol::wire::Shares;
 use thc_transport::{Backend, IoName, LossyConfig, backend, is_link_local};
 
-/// Where a server listens by default.
+/// The default address of a server.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:9000";
 /// The default over DPDK, where the `[dpdk]` section has the address.
 const DEFAULT_DEVICE_LISTEN: &str = "0.0.0.0:9000";
@@ -65,7 +65,7 @@ pub struct ServerConfig {
     pub jobs: Vec<JobSetup>,
     /// The P4Runtime service, if there is one.
     pub p4runtime: Option<P4RuntimeConfig>,
-    /// Where the program serves metrics, if it does.
+    /// The address of the program's metrics, if it serves any.
     pub http: Option<SocketAddr>,
     /// Faults to inject on every port, for tests.
     pub faults: Option<LossyConfig>,
@@ -150,7 +150,10 @@ impl ServerOptions {
             config.jobs.iter().flat_map(|job| own().map(|shard| job.config.memory(shard))).sum();
         if needs > config.memory_limit {
             let words = |bytes: usize| Size(bytes).to_string();
-            return Err(ConfigError::Memory { needs: words(needs), limit: words(config.memory_limit) });
+            let (needs, limit) = (words(needs), words(config.memory_limit));
+            return Err(section.conflict(format!(
+                "the slots of all jobs need {needs}, memory_limit is {limit}: raise memory_limit or lower data_slots"
+            )));
         }
         Ok(config)
     }
@@ -198,8 +201,8 @@ impl ServerConfig {
         }
     }
 
-    /// Sets whether members of its jobs get congestion marks (P46).
-    pub fn tell_marks(&mut self, marks: bool) {
+    /// Sets whether WELCOME says that results carry congestion marks (P46).
+    pub fn set_marks(&mut self, marks: bool) {
         for job in &mut self.jobs {
             job.welcome.marks = marks;
         }

@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::job::{ConfigError, JobOptions, merge};
+use crate::file;
+use crate::job::{ConfigError, JobOptions, Section, merge};
 use crate::values::Size;
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -25,15 +26,13 @@ pub struct ServerOptions {
     /// every 4 cores, at most 4; over DPDK 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub shards: Option<u64>,
-    /// Serve only one share of the slots, such as 1/4 for the second of four; the other shares are served beside other
-    /// workers
+    /// Serve one share of the slots, such as 1/4 for the second of four; other servers have the other shares
     #[arg(long, value_name = "NUMBER/SHARES", help_heading = "Server")]
     pub share: Option<String>,
     /// Addresses of all shares in order, including this one; the same list on every share
     #[arg(long, value_name = "ADDRESS:PORT,…", value_delimiter = ',', help_heading = "Server")]
     pub shares: Option<Vec<String>>,
-    /// Serve as this rack, counted from 0, below a root: sums of this server's workers go up to the root, and results
-    /// come down from it
+    /// Serve this rack, counted from 0: the sums of its workers go up to the root, and results come down from it
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub rack: Option<u64>,
     /// Address of the rack's root
@@ -48,8 +47,8 @@ pub struct ServerOptions {
     /// Memory that the slots of all jobs may take [default: 1GiB]
     #[arg(long, value_name = "BYTES", help_heading = "Server")]
     pub memory_limit: Option<Size>,
-    /// How many members to plan for, in all present and future jobs of a controller together: each is sure of its part
-    /// of the receive buffers [default: 64]
+    /// Members to plan for over all jobs of a controller, later ones included: each gets its part of the receive buffers
+    /// [default: 64]
     #[arg(long, value_name = "NUMBER", help_heading = "Server")]
     pub members: Option<u64>,
     /// Never sleep: the lowest latency, at the cost of a whole core for each shard
@@ -112,20 +111,14 @@ impl ServerOptions {
     /// # Errors
     /// [`ConfigError::Syntax`].
     pub fn parse(text: &str) -> Result<ServerOptions, ConfigError> {
-        toml::from_str(text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start.min(text.len()));
-            let before = text.get(..at).unwrap_or(text);
-            let line = before.matches('\n').count();
-            let message = error.message().replace('\n', " ");
-            ConfigError::Syntax { line: line + 1, key: text.lines().nth(line).and_then(key_of), message }
-        })
+        Ok(file::parse(text)?)
     }
 
     /// Lays flags over a file: a flag wins over the file's key. The flags of a job belong to the file's job of that
     /// number, or to its only one, or make a new one, whose number is 1 if none is given.
     ///
     /// # Errors
-    /// [`ConfigError::WhichJob`], [`ConfigError::Flags`].
+    /// [`ConfigError::Conflict`], [`ConfigError::Flags`].
     pub fn with_flags(
         self,
         mut server: ServerOptions,
@@ -143,7 +136,11 @@ impl ServerOptions {
         }
         let place = match job.job {
             Some(_) => options.job.iter().position(|known| known.job == job.job),
-            None if options.job.len() > 1 => return Err(ConfigError::WhichJob { jobs: options.job.len() }),
+            None if options.job.len() > 1 => {
+                let jobs = options.job.len();
+                let text = format!("the flags of a job need --job, because the file configures {jobs} jobs");
+                return Err(Section::Server.conflict(text));
+            }
             None => (!options.job.is_empty()).then_some(0),
         };
         match place {
@@ -152,11 +149,4 @@ impl ServerOptions {
         }
         Ok(options)
     }
-}
-
-/// The key that a line of TOML sets, if it sets one. Never more of the line: it may hold a secret.
-fn key_of(line: &str) -> Option<String> {
-    let key = line.split_once('=')?.0.trim();
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    (!key.is_empty() && key.chars().all(plain)).then(|| key.to_owned())
 }

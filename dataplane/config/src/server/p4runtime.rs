@@ -19,7 +19,7 @@ const DEFAULT_LISTEN: &str = "127.0.0.1:9559";
 pub struct P4RuntimeOptions {
     /// Let a controller write the jobs, by P4Runtime at this address. Anyone who can reach it can change them: use a
     /// loopback address, or require certificates with --p4runtime-client-ca [default in a file: 127.0.0.1:9559]
-    #[arg(id = "p4runtime", long = "p4runtime", value_name = "ADDRESS:PORT")]
+    #[arg(id = "p4runtime_listen", long = "p4runtime", value_name = "ADDRESS:PORT")]
     pub listen: Option<String>,
     /// P4Runtime device ID of this server, which controllers must name [default: 0]
     #[arg(long = "p4runtime-device-id", value_name = "NUMBER")]

@@ -75,7 +75,7 @@ impl ServerOptions {
     }
 }
 
-/// Whether an address is this host's.
+/// Returns `true` for an address of this host.
 fn is_own(at: SocketAddr) -> bool {
     UdpSocket::bind((at.ip(), 0)).is_ok()
 }

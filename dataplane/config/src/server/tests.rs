@@ -232,7 +232,7 @@ fn numbers_may_be_text() {
 }
 
 #[test]
-fn shards_are_told_to_the_workers() {
+fn welcome_has_the_number_of_shards() {
     assert_eq!(check(&format!("shards = 3\n{SMALL}")).unwrap().jobs[0].welcome.shards, 3);
 }
 
@@ -330,8 +330,9 @@ fn every_mistake_has_its_message() {
             job("policy = \"hopeful\""),
             "line 5: policy: unknown variant `hopeful`, expected `reliable` or `best-effort`",
         ),
-        (job("deadline = \"0ms\""), "job 1: deadline is 0s: use 1ms to 1h"),
-        (job("deadline = \"2h\""), "job 1: deadline is 2h: use 1ms to 1h"),
+        (job("deadline = \"1s\""), "job 1: deadline is 1s: policy = reliable gives no packet up"),
+        (job("policy = \"best-effort\"\ndeadline = \"0ms\""), "job 1: deadline is 0s: use 1ms to 1h"),
+        (job("policy = \"best-effort\"\ndeadline = \"2h\""), "job 1: deadline is 2h: use 1ms to 1h"),
         (job("deadline = \"soon\""), "line 5: deadline: \"soon\" is not a time"),
         (job("seed = \"tulip\""), "job 1: seed is not a number from 0 to 0xffffffffffffffff"),
         (job("granularity = 30"), "job 1: fraction is missing: give granularity and fraction, or neither"),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// How often the files are checked for changes.
+/// The interval of checking the files for changes.
 const PERIOD: Duration = Duration::from_secs(2);
 
 struct Current {
@@ -99,13 +99,11 @@ impl Certificates {
     }
 
     /// The configuration for the next connection.
-    #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.current().config)
     }
 
     /// When the certificate expires, in seconds since 1970, if that is known.
-    #[must_use]
     pub fn not_after(&self) -> Option<u64> {
         self.current().not_after
     }

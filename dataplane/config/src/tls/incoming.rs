@@ -29,13 +29,12 @@ pub struct Incoming {
     most: usize,
     live: Arc<AtomicUsize>,
     pause: Option<Pin<Box<Sleep>>>,
-    /// Whether the last connection was closed because there were too many.
+    /// `true` if the last connection was closed because there were too many.
     full: bool,
 }
 
 impl Incoming {
     /// The connections of this listener, at most `most` at a time. `what` names the service in messages.
-    #[must_use]
     pub fn new(what: &'static str, listener: TcpListener, most: usize) -> Incoming {
         Incoming { what, listener, most, live: Arc::default(), pause: None, full: false }
     }
@@ -76,7 +75,7 @@ impl Incoming {
     /// The listener's own address.
     ///
     /// # Errors
-    /// That of the operating system.
+    /// The operating system's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }

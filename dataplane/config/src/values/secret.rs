@@ -13,13 +13,11 @@ textual!(Secret, "a number like 0x1234abcd", |secret| secret.0.clone());
 
 impl Secret {
     /// The text itself, from which a key can be made. It belongs in no message.
-    #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }
 
     /// The number, if it is one.
-    #[must_use]
     pub fn number(&self) -> Option<u64> {
         let text = self.0.replace('_', "");
         match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
@@ -29,7 +27,6 @@ impl Secret {
     }
 
     /// The number, if it has the 32 bits of a cookie.
-    #[must_use]
     pub fn cookie(&self) -> Option<u32> {
         u32::try_from(self.number()?).ok()
     }

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// What everybody may do with the file, less what the umask takes.
+/// The mode of the file, before the umask.
 const MODE: u32 = 0o644;
 
 /// A place for the mean.

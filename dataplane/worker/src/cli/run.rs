@@ -3,13 +3,13 @@
 use super::metrics::RunMetrics;
 use super::options::{RunConfig, TensorSource};
 use super::output::Output;
-use super::print;
 use super::tensors::{self, Tensor};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use thc_codec::signs::SignKey;
+use thc_config::logs::print;
 use thc_protocol::worker::SessionError;
 use thc_worker::{Call, Group, Mode, Plan, Span, Stats, WorkerError};
 
@@ -19,13 +19,13 @@ struct Work {
     data: Vec<f32>,
     coordinates: usize,
     mean: Vec<f32>,
-    /// As what it travels, if it is given.
+    /// Its spans, if they are given.
     spans: Option<Vec<Span>>,
 }
 
 /// Does a run.
 pub fn run(config: &RunConfig) -> anyhow::Result<()> {
-    // What can go wrong on this host goes wrong before anybody waits for this worker.
+    // Failures of this host come first, before other workers wait for this one.
     let mut input = match &config.source {
         TensorSource::File { input, .. } => tensors::read(input)?,
         TensorSource::MadeUp(_) => Vec::new(),
@@ -113,7 +113,7 @@ impl Work {
     /// Puts the coordinates where their mean is to be.
     fn fill(&mut self) -> anyhow::Result<()> {
         self.mean.clear();
-        // What a call that failed took along is not there any more.
+        // A call that failed has taken the memory along.
         tensors::reserve(&mut self.mean, self.data.len())?;
         self.mean.extend_from_slice(&self.data);
         Ok(())
@@ -132,7 +132,7 @@ fn reduce(
     for _ in 0..config.repeat {
         // Whoever waits may join between any two.
         work.iter_mut().try_for_each(Work::fill)?;
-        metrics.note_begin();
+        metrics.count_begin();
         let started = Instant::now();
         if let [work] = work {
             let call = call(config, work.key, work.spans.as_deref());
@@ -151,14 +151,14 @@ fn reduce(
         metrics.set_stats(group.stats()?);
         bar.inc(1);
         if config.each {
-            tell(config, &times, work)?;
+            print_call(config, &times, work)?;
         }
     }
     Ok(times)
 }
 
-/// A line about the last all-reduce. Whoever reads along learns at once that it is done.
-fn tell(config: &RunConfig, times: &[Duration], work: &[Work]) -> anyhow::Result<()> {
+/// Prints a line about the last all-reduce at once.
+fn print_call(config: &RunConfig, times: &[Duration], work: &[Work]) -> anyhow::Result<()> {
     let number = times.len() - 1;
     let seconds = times.last().map_or(0.0, Duration::as_secs_f64);
     let checksum = format!("{:016x}", checksum(work.iter().flat_map(|work| &work.mean)));
@@ -166,17 +166,17 @@ fn tell(config: &RunConfig, times: &[Duration], work: &[Work]) -> anyhow::Result
         true => json!({ "all_reduce": number, "seconds": seconds, "checksum": checksum }).to_string(),
         false => format!("all-reduce {number}: {:.2} ms, mean {checksum}", seconds * 1e3),
     };
-    print(line)
+    Ok(print(line)?)
 }
 
-/// The same bits have the same one. Words of 32 bits at a time, because a byte at a time would take longer than the mean.
+/// A checksum of the bits. It takes words of 32 bits, because bytes would take longer than the mean.
 fn checksum<'a>(values: impl Iterator<Item = &'a f32>) -> u64 {
     values.fold(0xcbf2_9ce4_8422_2325, |h: u64, value| {
         (h ^ u64::from(value.to_bits())).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
     })
 }
 
-/// The all-reduce of a tensor, span by span if that is told.
+/// The all-reduce of a tensor, by spans if there are any.
 fn call<'a>(config: &RunConfig, key: u64, spans: Option<&'a [Span]>) -> Call<'a> {
     let plan = spans.map_or(Plan::Whole(config.mode), Plan::Spans);
     Call { plan, feedback: config.error_feedback.then_some(key) }
@@ -220,7 +220,7 @@ fn report(
     let reduced = stats.coordinates.max(1) as f64;
     let (up, down) = (stats.bytes_up as f64 / reduced, stats.bytes_down as f64 / reduced);
     if config.json {
-        return print(json!({
+        print(json!({
             "job": job,
             "worker": worker,
             "workers": workers,
@@ -232,7 +232,8 @@ fn report(
             "bytes_per_coordinate_up": up,
             "bytes_per_coordinate_down": down,
             "stats": stats,
-        }));
+        }))?;
+        return Ok(());
     }
     let plural = |count: u64, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     let Stats { packets_up, packets_down, retransmissions, lost, .. } = stats;
@@ -250,5 +251,6 @@ fn report(
         median * 1e3,
         sorted[0] * 1e3,
         4.0 * coordinates as f64 / median / 1e9,
-    ))
+    ))?;
+    Ok(())
 }

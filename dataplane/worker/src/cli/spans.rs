@@ -1,4 +1,4 @@
-//! As what a tensor travels: `--plan`, span by span.
+//! `--plan`: the spans of tensors, and the form in which each travels.
 
 use std::str::FromStr;
 use thc_protocol::TableId;
@@ -9,7 +9,7 @@ use thc_worker::{Choice, Span};
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
     as_what: AsWhat,
-    /// How many coordinates; `None` for the rest of the tensor.
+    /// The number of coordinates; `None` for the rest of the tensor.
     length: Option<usize>,
 }
 

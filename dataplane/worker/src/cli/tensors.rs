@@ -86,13 +86,13 @@ pub struct Tensor {
     pub shape: Vec<usize>,
     /// Its coordinates, the last axis innermost: in the same order on every worker, whatever order files have.
     pub data: Vec<f32>,
-    /// Whether the file has the first axis innermost.
+    /// `true` if the file has the first axis innermost.
     fortran: bool,
     /// The type of the file's coordinates.
     number: Number,
 }
 
-/// How a file's name says what is in it.
+/// The format of a file, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileFormat {
     /// NumPy's, one tensor.
@@ -113,7 +113,7 @@ impl FileFormat {
         }
     }
 
-    /// Whether so many tensors fit into one file.
+    /// Checks that so many tensors fit into one file.
     pub fn takes(self, tensors: usize) -> anyhow::Result<()> {
         let fits = self == FileFormat::Safetensors || tensors == 1;
         ensure!(fits, "{tensors} tensors do not fit into one file of this format: name it .safetensors");
@@ -193,11 +193,12 @@ fn read_npy(bytes: &[u8]) -> anyhow::Result<Tensor> {
         header.shape().iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
     let wanted = shape.iter().try_fold(number.bytes(), |n, &d| n.checked_mul(d));
     let wanted = wanted.with_context(|| format!("its shape {shape:?} is more than memory can hold"))?;
-    let Some(there) = rest.get(..wanted) else {
-        let there = rest.len();
-        bail!("its shape {shape:?} takes {wanted} bytes and {there} are there: is it cut short?");
-    };
-    let mut data = number.decode(there, name.starts_with('>'))?;
+    let there = rest.len();
+    ensure!(
+        there == wanted,
+        "its shape {shape:?} takes {wanted} bytes and {there} are there: is it cut short, or was something appended?"
+    );
+    let mut data = number.decode(rest, name.starts_with('>'))?;
     let fortran = header.order() == npyz::Order::Fortran;
     if fortran {
         data = reorder(&shape, &data, Order::LastInnermost)?;
@@ -220,7 +221,7 @@ fn header(bytes: &[u8]) -> &[u8] {
     &text[..length.min(text.len())]
 }
 
-/// How deep brackets are nested in a header, whatever they are.
+/// The depth of nested brackets of any kind in a header.
 fn nesting_depth(bytes: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0usize, 0);
     for byte in header(bytes) {
@@ -442,6 +443,7 @@ mod tests {
         for (bytes, says) in [
             (npy("'<f2'", false, "(5,)", &[0; 8]), "shape [5] takes 10 bytes and 8 are there"),
             (npy("'<f8'", false, "(2,)", &[0; 15]), "shape [2] takes 16 bytes and 15 are there"),
+            (npy("'<f4'", false, "(2,)", &[0; 9]), "shape [2] takes 8 bytes and 9 are there"),
             (npy("'<i4'", false, "(2,)", &[0; 8]), "'<i4', not floats of 16, 32 or 64 bits"),
             (npy("'|O'", false, "(2,)", &[0; 8]), "'|O', not floats"),
             (npy("[('x', '<f4')]", false, "(2,)", &[0; 8]), "not floats"),

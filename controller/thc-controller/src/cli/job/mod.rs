@@ -8,8 +8,10 @@ use super::connection::Connection;
 use super::terminal::{Failure, ask, print, print_json};
 use clap::{Arg, Args, Subcommand};
 use serde_json::Value;
+use thc_control_proto::v1::control_client::ControlClient;
 use thc_control_proto::v1::{CreateJobRequest, DeleteJobRequest, GetJobRequest, Job, ListJobsRequest};
 use thc_controller::JobSection;
+use tonic::transport::Channel;
 
 const CREATE: &str = "\
 Examples:
@@ -20,7 +22,7 @@ Examples:
     thc-controller job create lossy --workers 8 --granularity 30 --fraction 1/32 \\
         --quorum 7 --policy best-effort --deadline 50ms --target ps1
 
-  The slots dealt to servers beside the workers:
+  Split the slots over servers beside the workers:
     thc-controller job create lm --workers 4 --servers h1,h2,h3,h4
 
   With number and secret, workers can join without asking the controller:
@@ -36,7 +38,7 @@ pub enum JobCommand {
     List,
     /// Show one job: its parameters, and its placement on each target
     Show(NameFlags),
-    /// End a job's session and remove the job from its targets
+    /// End the sessions of jobs and remove the jobs from their targets
     Delete(DeleteFlags),
 }
 
@@ -50,9 +52,10 @@ pub struct NameFlags {
 /// Arguments of `job delete`.
 #[derive(Args, Debug)]
 pub struct DeleteFlags {
-    /// The job's name
-    name: String,
-    /// Do not ask for confirmation, even if its session runs
+    /// The jobs' names
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Do not ask for confirmation, even if a session runs
     #[arg(long, short)]
     yes: bool,
 }
@@ -125,19 +128,31 @@ pub async fn run(command: JobCommand, connection: Connection, json: bool) -> Res
         JobCommand::Show(NameFlags { name }) => {
             show(client.get_job(GetJobRequest { name }).await?.into_inner(), json)
         }
-        JobCommand::Delete(DeleteFlags { name, yes }) => {
-            let job = match yes {
-                true => Job::default(),
-                false => client.get_job(GetJobRequest { name: name.clone() }).await?.into_inner(),
-            };
-            if let Some(place) = job.places.iter().find(|place| place.running) {
-                let what = format!("job {name} runs with {} workers on {}", place.members, place.target);
-                ask(&format!("{what}. End its session and delete it?"), &format!("{what}: give --yes"))?;
+        JobCommand::Delete(DeleteFlags { names, yes }) => {
+            for name in names {
+                delete(&mut client, name, yes, json).await?;
             }
-            let answer = client.delete_job(DeleteJobRequest { name: name.clone() }).await?.into_inner();
-            if json { print_json(&answer) } else { print(&format!("job {name} deleted\n")) }
+            Ok(())
         }
     }
+}
+
+async fn delete(
+    client: &mut ControlClient<Channel>,
+    name: String,
+    yes: bool,
+    json: bool,
+) -> Result<(), Failure> {
+    let job = match yes {
+        true => Job::default(),
+        false => client.get_job(GetJobRequest { name: name.clone() }).await?.into_inner(),
+    };
+    if let Some(place) = job.places.iter().find(|place| place.running) {
+        let what = format!("job {name} runs with {} workers on {}", place.members, place.target);
+        ask(&format!("{what}. End its session and delete it?"), &format!("{what}: give --yes"))?;
+    }
+    let answer = client.delete_job(DeleteJobRequest { name: name.clone() }).await?.into_inner();
+    if json { print_json(&answer) } else { print(&format!("job {name} deleted\n")) }
 }
 
 #[cfg(test)]
@@ -181,7 +196,7 @@ mod tests {
     #[test]
     fn a_job_shows_its_slots() {
         let text = description(&job());
-        assert!(text.starts_with("job train, number 9, made 1970-01-01T00:00:00Z\n"), "{text}");
+        assert!(text.starts_with("job train, number 9, created 1970-01-01T00:00:00Z\n"), "{text}");
         assert!(text.contains("table    2: b=4 g=30 p=1/32\n  table    5: 2/4 g=3 p=1/8\n"), "{text}");
         assert!(text.contains("  error    expected NMSE 1.05e-2\n"), "{text}");
         assert!(text.contains("256-511"), "{text}");

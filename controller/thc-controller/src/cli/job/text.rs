@@ -16,17 +16,17 @@ fn state(place: &JobPlace) -> &'static str {
     }
 }
 
-/// How many members of how many are here.
+/// Joined members of all members.
 pub(super) fn joined_text(place: &JobPlace, section: &JobSection) -> String {
     format!("{}/{}", place.joined.count_ones(), section.workers())
 }
 
-/// p as people write it.
+/// p as a fraction, or with few digits.
 fn fraction(fraction: Option<Fraction>) -> String {
     short(&fraction.map(|fraction| fraction.to_string()).unwrap_or_default())
 }
 
-/// b, g and p as people write them.
+/// b, g and p.
 pub(super) fn parameters(section: &JobSection) -> String {
     let options = &section.options;
     format!(
@@ -70,7 +70,7 @@ pub(super) fn list_text(jobs: &[Job]) -> String {
         }
     }
     if grid.is_empty() {
-        return "no jobs: make one by `thc-controller job create NAME --workers N`\n".to_owned();
+        return "no jobs: create one with `thc-controller job create NAME --workers N`\n".to_owned();
     }
     grid.to_string()
 }
@@ -80,7 +80,7 @@ pub(super) fn description(job: &Job) -> String {
     let options = &section.options;
     let created = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(job.created));
     let number = options.job.unwrap_or_default();
-    let mut text = format!("job {}, number {number}, made {created}\n", section.name());
+    let mut text = format!("job {}, number {number}, created {created}\n", section.name());
     let mut line = |key: &str, value: String| {
         let _ = writeln!(text, "  {key:<8} {value}");
     };

@@ -4,7 +4,7 @@ use serde::Serialize;
 use thc_protocol::wire::MAX_PACKET;
 use thc_transport::{IPV4_UDP_HEADER_LEN, IPV6_UDP_HEADER_LEN};
 
-/// How it stands.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -29,13 +29,13 @@ impl Verdict {
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was looked at, one word.
+    /// The subject, in one word.
     pub name: &'static str,
-    /// How it stands.
+    /// The result.
     pub verdict: Verdict,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What to do about it; absent where nothing needs to be done.
+    /// The remedy; absent where nothing needs to be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mend: Option<String>,
 }

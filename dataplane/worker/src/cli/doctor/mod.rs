@@ -13,21 +13,22 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
+use thc_config::logs::print;
 use thc_transport::Backend;
 use thc_worker::GroupConfig;
 
-/// What to check.
+/// The settings to check.
 #[derive(Debug)]
 pub struct Visit {
     /// The settings of a run.
     pub config: GroupConfig,
-    /// How long the parameter server may take to answer; zero: it is not asked.
+    /// The time-out of the parameter server's answer; with zero it is not asked.
     pub patience: Duration,
-    /// Whether to report as JSON.
+    /// `true` to report as JSON.
     pub json: bool,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// `udp` or `dpdk`.
@@ -46,7 +47,7 @@ pub struct Report {
 pub fn run(visit: &Visit) -> anyhow::Result<bool> {
     let report = examine(visit, Path::new("/"));
     let text = if visit.json { serde_json::to_string_pretty(&report)? } else { report.to_string() };
-    crate::cli::print(text)?;
+    print(text)?;
     Ok(report.verdict != Verdict::Wrong)
 }
 

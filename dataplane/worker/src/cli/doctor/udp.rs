@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use thc_transport::{UdpConfig, UdpIo, path_mtu};
 use thc_worker::GroupConfig;
 
-/// Whether the socket can be opened, with the buffers that it asks for.
+/// Checks that the socket can be opened with the buffers that it requests.
 pub fn socket(config: &GroupConfig) -> Check {
     const NAME: &str = "socket";
     let (recv_buffer, send_buffer) = (config.recv_buffer, config.send_buffer);
@@ -34,7 +34,7 @@ pub fn socket(config: &GroupConfig) -> Check {
     )
 }
 
-/// Whether there is a route to the server, and whether it takes the longest packets.
+/// Checks that there is a route to the server which takes the longest packets.
 pub fn path(ps: SocketAddr) -> Check {
     const NAME: &str = "path";
     let longest = longest_packet(ps.is_ipv6());

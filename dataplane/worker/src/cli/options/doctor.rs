@@ -28,7 +28,7 @@ asked.
 
 Exit status: 0 the run will work, 1 something is wrong, 2 wrong flags or configuration.";
 
-/// How long the parameter server may take to answer.
+/// The time-out of the parameter server's answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// The flags of a run, and `--json`.

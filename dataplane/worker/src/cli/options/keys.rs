@@ -7,7 +7,7 @@ use thc_config::job::Method;
 use thc_config::values::{Secret, Size};
 use thc_transport::{DpdkOptions, IoName};
 
-/// How coordinates travel.
+/// The form in which coordinates travel.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Travel {
@@ -130,8 +130,5 @@ impl Keys {
 
 fn read(path: &Path) -> Result<Keys, String> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    toml::from_str(&text).map_err(|e| {
-        let line = e.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
-        format!("{}: line {line}: {}", path.display(), e.message())
-    })
+    thc_config::file::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
 }

@@ -13,6 +13,7 @@ use super::spans::Spans;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use thc_config::help::{self, Stop};
 use thc_config::job::Method;
 use thc_config::values::Size;
 use thc_protocol::MAX_WORKERS;
@@ -83,7 +84,7 @@ enum Subcommands {
 const SHORT: [&str; 10] =
     ["config", "ps", "job", "worker", "cookie", "input", "output", "coordinates", "repeat", "json"];
 
-/// What the command line asks for.
+/// The order of the command line.
 #[derive(Debug)]
 pub enum Order {
     /// A run.
@@ -96,7 +97,7 @@ pub enum Order {
 const MOST_COORDINATES: u64 = u32::MAX as u64;
 /// More than any machine has cores for.
 const MOST_THREADS: usize = 1024;
-/// What to reduce.
+/// The tensors to reduce.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TensorSource {
     /// The tensors of a file; the mean goes to another, if any.
@@ -110,38 +111,38 @@ pub enum TensorSource {
 pub struct RunConfig {
     /// The group to join.
     pub group: GroupConfig,
-    /// Where Prometheus is answered.
+    /// The address of its metrics, if it serves any.
     pub http: Option<SocketAddr>,
-    /// Whether to begin again in a new session when another worker has restarted.
+    /// `true` to begin again in a new session when another worker has restarted.
     pub rejoin: bool,
-    /// What to reduce.
+    /// The tensors to reduce.
     pub source: TensorSource,
-    /// How often.
+    /// The number of repetitions.
     pub repeat: u32,
-    /// How coordinates travel.
+    /// The form in which coordinates travel.
     pub mode: Mode,
     /// As what, span by span, if that is told.
     pub spans: Option<Spans>,
     /// The job's method, which it is checked for.
     pub method: Method,
-    /// Whether error feedback is kept between repetitions.
+    /// `true` to keep error feedback between repetitions.
     pub error_feedback: bool,
-    /// Whether to report as JSON.
+    /// `true` to report as JSON.
     pub json: bool,
-    /// Whether to tell of each all-reduce.
+    /// `true` to print a line for each all-reduce.
     pub each: bool,
 }
 
 impl Flags {
     /// Reads the command line.
-    pub fn read() -> Result<Flags, clap::Error> {
+    pub fn read() -> Result<Flags, Stop> {
         // Doctor takes a run's work along, as files have it, but its help has enough to say without.
         let hide = |arg: clap::Arg| {
             let work = arg.get_help_heading() == Some("Work");
             if work { arg.hide(true) } else { arg }
         };
         let command = Flags::command().mut_subcommand("doctor", |doctor| doctor.mut_args(hide));
-        Flags::from_arg_matches_mut(&mut thc_config::help::read(command, &SHORT)?)
+        Ok(Flags::from_arg_matches_mut(&mut help::read(command, &SHORT)?)?)
     }
 
     /// Reads the file, if any, and checks everything.
@@ -157,7 +158,7 @@ impl Flags {
         let io = thc_transport::backend(keys.io, keys.bind()?.ip(), &keys.dpdk);
         let io = io.map_err(|e| e.to_string())?;
         let (worker, cookie) = if keys.ps.as_deref().is_some_and(ControllerUrl::is_meant) {
-            // What the controller tells.
+            // The controller supplies both.
             (0, 0)
         } else {
             let worker = keys
