@@ -17,16 +17,16 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("model server", "dataplane/model-server", 5_451),
     ("p4", "p4", 4_545),
     ("controller", "controller", 8_971),
-    ("python", "python/src python/thc", 13_783),
+    ("python", "python/src python/thc", 13_181),
     ("testbed", "testbed", 12_714),
     ("packaging", "packaging", 1_464),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 68_215;
+const TESTS: usize = 68_187;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 69_986;
+const WORDS: usize = 69_720;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.
