@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -62,20 +62,32 @@ def check_joining(group: BaseGroup | None, over: str, compression: Compression, 
         raise ConfigError(f"{', '.join(both)}: given in compression and in server: leave one out")
 
 
-def options_of(over: str, compression: Compression, join: Join, **others: Any) -> dict[str, Any]:
-    """All options by name, as :func:`compare_options` takes them."""
-    configured = "a parameter server in the environment (THC_PS, THC_CONFIG)"
-    each = {field.name: getattr(owner, field.name) for owner in (compression, join) for field in dataclasses.fields(owner)}
-    return {"over": over, configured: environment.is_configured(), **each, **others}
-
-
-def join_ranks(
-    process_group: Any, group: BaseGroup | None, over: str, compression: Compression, join: Join, further: int = 0, rails: bool | str = False
+def enter(
+    process_group: Any,
+    group: BaseGroup | None,
+    over: str,
+    compression: Compression,
+    join: Join,
+    further: int = 0,
+    check: Callable[[], bool | str] | None = None,
+    **others: Any,
 ) -> BaseGroup:
-    """The ``group`` that is given, or one of these ranks that the options describe; all of them are its workers. A collective.
-
-    The options have been checked by :func:`check_joining` and compared. Where a job is named it is that one, or one whose number is so much ``further``.
-    ``rails`` makes each rank of a host a worker of a job of its own, ``"auto"`` where that pays."""
+    """The ``group`` that is given, or one of these ranks that the options describe; all of them are its workers. A collective: it checks the options and
+    compares them and ``others`` between the ranks first. ``check`` checks what only the caller knows, and says whether there are to be rails. Where a
+    job is named it is that one, or one whose number is so much ``further``."""
+    failed: Exception | None = None
+    rails: bool | str = False
+    try:
+        check_joining(group, over, compression, join)
+        if check is not None:
+            rails = check()
+        elif join.rails is True:
+            raise ConfigError("rails: only wrap averages on them: leave it out")
+    except (ConfigError, TypeError) as error:
+        failed = error
+    fields = {field.name: getattr(owner, field.name) for owner in (compression, join) for field in dataclasses.fields(owner)}
+    named = {"a parameter server in the environment (THC_PS, THC_CONFIG)": environment.is_configured(), "group": group is not None, "over": over}
+    compare_options({**fields, **named, **others}, process_group, failed)
     ranks = dist.get_world_size(process_group)
     if group is None and ranks == 1:
         return LoneGroup()
@@ -88,21 +100,6 @@ def join_ranks(
     if group.workers != ranks:
         raise ConfigError(f"there are {ranks} ranks, but the THC job has {group.workers} workers: they must be the same processes")
     return group
-
-
-def enter(
-    process_group: Any, group: BaseGroup | None, over: str, compression: Compression, join: Join, further: int = 0, **others: Any
-) -> BaseGroup:
-    """Checks the options, compares them and ``others`` between the ranks, and joins them; see :func:`join_ranks`. A collective."""
-    failed: Exception | None = None
-    try:
-        check_joining(group, over, compression, join)
-        if join.rails is True:
-            raise ConfigError("rails: only wrap averages on them: leave it out")
-    except ConfigError as error:
-        failed = error
-    compare_options(options_of(over, compression, join, group=group is not None, **others), process_group, failed)
-    return join_ranks(process_group, group, over, compression, join, further)
 
 
 def _join_server(process_group: Any, compression: Compression, join: Join, further: int, rails: bool | str) -> BaseGroup:

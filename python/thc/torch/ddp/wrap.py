@@ -15,7 +15,7 @@ from thc.errors import ConfigError
 from thc.join import Join
 from thc.torch.ddp.future import BucketFuture, PassError
 from thc.torch.ddp.hook import Hook, check_model, check_rails
-from thc.torch.joining import check_joining, compare_options, join_ranks, names_server, options_of
+from thc.torch.joining import enter, names_server
 from thc.torch.names import unwrapped
 from thc.torch.options import Compression, Options
 from thc.torch.ranks.peers import backend_on
@@ -80,21 +80,19 @@ class State:
     def _connect(self) -> Hook:
         model, group = None if self._model is None else self._model(), self._group
         over, exclude, fallback, device, check_replicas, compression, join = self._options.values()
-        failed: Exception | None = None
-        try:
+
+        def check() -> bool | str:
             if model is not None:
                 self._check_free(model)
-            check_joining(group, over, compression, join)
             check_model(model, compression, exclude, device)
             if join.rails is True:
                 check_rails(compression)
-            digest = None if check_replicas is None else DigestOf(check_replicas)
-        except (ConfigError, TypeError) as error:
-            failed = error
-        options = options_of(over, compression, join, exclude=exclude, fallback=fallback, check_replicas=check_replicas, group=group is not None)
-        compare_options(options, self._process_group, failed)
-        rails = join.rails if join.rails != "auto" or self._gpus_compress(compression, join) else False
-        joined = join_ranks(self._process_group, group, over, compression, join, rails=rails)
+            if check_replicas is not None:
+                DigestOf(check_replicas)
+            return join.rails if join.rails != "auto" or self._gpus_compress(compression, join) else False
+
+        others = dict(exclude=exclude, fallback=fallback, check_replicas=check_replicas)
+        joined = enter(self._process_group, group, over, compression, join, check=check, **others)
         owns = group is None and not names_server(join)
         try:
             hook = Hook(joined, model, self._process_group, Options.of(compression, joined, exclude=exclude, fallback=fallback, device=device))
@@ -103,7 +101,8 @@ class State:
                 joined.close()
             raise
         hook.owns_group = owns
-        if digest is not None and model is not None:
+        if check_replicas is not None and model is not None:
+            digest = DigestOf(check_replicas)
             hook.compares, digest.source = True, hook
             model.register_forward_pre_hook(digest)
         return hook

@@ -11,9 +11,7 @@ import torch
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.join import Join
-from thc.torch.compression.selector import ON_CPU
 from thc.torch.engine.bucket import Piece
-from thc.torch.engine.clock import Clock
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.joining import begin_alike, enter, scope_of
 from thc.torch.options import Compression, Options
@@ -242,7 +240,7 @@ def outer(
     group = enter(process_group, group, over, compression, join, every=every, parts=parts, delay=delay, mode=mode, fallback=fallback)
     begin_alike(model, process_group)
     kept = Options.of(compression, group, feedback=mode != "raw", fallback=fallback, device="cpu")
-    engine = Engine(group, kept, Peers(process_group), Clock(group.training, by_optimizer=True), ON_CPU)
+    engine = Engine(group, kept, Peers(process_group), by_optimizer=True)
     return Outer(engine, model, optimizer, every, outer, parts, delay, mode)
 
 

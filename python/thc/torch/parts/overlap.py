@@ -14,9 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.join import Join
-from thc.torch.compression.selector import ON_CPU
 from thc.torch.engine.bucket import Piece, is_finite
-from thc.torch.engine.clock import Clock
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.joining import begin_alike, enter, scope_of
 from thc.torch.names import named_parameters
@@ -173,7 +171,7 @@ def overlap(
         model.register_comm_hook(None, _keep_own)
     kept = Options.of(compression, group, feedback=True, fallback=fallback, device="cpu")
     peers = Peers(process_group)
-    engine = Engine(group, kept, peers, Clock(group.training, by_optimizer=True), ON_CPU)
+    engine = Engine(group, kept, peers, by_optimizer=True)
     if kept.adapt is not None:
         engine.parts.append(Adaptive.create(kept.adapt, group, peers, {name: p.numel() for p, name in names.items()}))
     return Overlap(engine, optimizer, names, backup)
