@@ -5,7 +5,7 @@
 
 use clap::{Args, ValueEnum};
 use std::fmt::Display;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use tracing_subscriber::EnvFilter;
 
 /// The form in which events are written.
@@ -54,12 +54,26 @@ fn is_unknown(variable: &str) -> bool {
 /// Whether events have colours: on a terminal that shows them, if nobody objects (<https://no-color.org>).
 fn has_colours() -> bool {
     let set = |name| std::env::var_os(name).unwrap_or_default();
-    std::io::stderr().is_terminal() && set("NO_COLOR").is_empty() && set("TERM") != "dumb"
+    io::stderr().is_terminal() && set("NO_COLOR").is_empty() && set("TERM") != "dumb"
+}
+
+/// Prints text and a line break on stdout, with one write, so that the lines of several processes do not mix. A reader that
+/// has gone, such as `head`, is no failure.
+///
+/// # Errors
+/// Standard output cannot be written, for example because a disk is full.
+pub fn print(text: impl Display) -> io::Result<()> {
+    let text = format!("{text}\n");
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Prints a line on stderr. A closed stderr is no reason to panic.
 pub fn print_error(line: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// The flag that chooses the form of events, which is the same in all programs.
@@ -76,7 +90,7 @@ impl LogFlags {
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
         // A reader of stderr that has gone is no reason to panic.
         let lines = tracing_subscriber::fmt().log_internal_errors(false);
-        let lines = lines.with_env_filter(filter).with_writer(std::io::stderr);
+        let lines = lines.with_env_filter(filter).with_writer(io::stderr);
         match self.log_format {
             LogFormat::Text => {
                 lines.with_ansi(has_colours()).with_target(false).init();

@@ -5,7 +5,6 @@ mod cli;
 mod commands;
 mod metrics;
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::error::ErrorKind;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use thc_config::logs::print_error;
+use thc_config::logs::{print, print_error};
 use thc_model::{ModelServer, ModelServerConfig};
 
 /// How often signals are checked.
@@ -62,22 +61,17 @@ fn run(config: ModelServerConfig, metrics: Option<SocketAddr>) -> anyhow::Result
     }
     let server = Arc::new(ModelServer::start(config)?);
     let endpoint = metrics.map(|at| metrics::serve(at, Arc::clone(&server))).transpose()?;
+    // A closed stdout does not stop the server.
     if let Some(endpoint) = &endpoint {
-        print(&format!("metrics http://{}/metrics", endpoint.local()));
+        let _ = print(format_args!("metrics http://{}/metrics", endpoint.local()));
     }
-    print(&format!("ready {}", server.local()));
+    let _ = print(format_args!("ready {}", server.local()));
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(TICK);
     }
     drop(endpoint);
     let server = Arc::into_inner(server).context("the metrics' thread has not ended")?;
     let totals = server.shutdown()?;
-    print(&serde_json::to_string(&totals)?);
+    let _ = print(serde_json::to_string(&totals)?);
     Ok(())
-}
-
-/// Prints a line. A closed standard output is no reason to stop.
-fn print(line: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

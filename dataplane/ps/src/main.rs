@@ -4,7 +4,6 @@
 mod cli;
 mod metrics;
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::error::ErrorKind;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use thc_config::logs::{LogFlags, print_error};
+use thc_config::logs::{LogFlags, print, print_error};
 use thc_ps::{Server, report};
 
 /// How often the program checks for signals and for a failure of the server.
@@ -25,9 +24,9 @@ fn main() -> ExitCode {
     let flags = match cli::Flags::read() {
         Ok(flags) => flags,
         Err(error) => {
-            let told = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             let _ = error.print();
-            return ExitCode::from(if told { 0 } else { USAGE });
+            return ExitCode::from(if is_help { 0 } else { USAGE });
         }
     };
     let (json, logs) = (flags.json, flags.logs);
@@ -67,11 +66,12 @@ fn run(config: thc_ps::ServerConfig, json: bool, logs: LogFlags) -> anyhow::Resu
     if let Some(endpoint) = &endpoint {
         ready = format!("metrics http://{}/metrics\n{ready}", endpoint.local());
     }
+    // A closed stdout does not stop the server.
     if json {
         logs.line(&greeting);
-        print(&ready);
+        let _ = print(&ready);
     } else {
-        print(&format!("{greeting}\n{ready}"));
+        let _ = print(format_args!("{greeting}\n{ready}"));
     }
     while !stop.load(Ordering::Relaxed) && !server.has_failed() {
         std::thread::sleep(TICK);
@@ -83,7 +83,7 @@ fn run(config: thc_ps::ServerConfig, json: bool, logs: LogFlags) -> anyhow::Resu
         Ok(server) => server.shutdown(),
         Err(server) => server.stats(),
     };
-    print(&if json {
+    let _ = print(if json {
         serde_json::to_string(&totals).context("cannot write the totals")?
     } else {
         report::table(&totals).trim_end().to_owned()
@@ -100,10 +100,4 @@ fn handle_signals() -> std::io::Result<Arc<AtomicBool>> {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     Ok(stop)
-}
-
-/// Prints a line. A closed stdout does not stop the server.
-fn print(line: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -4,6 +4,7 @@ mod cli;
 
 use clap::error::ErrorKind;
 use cli::options::{Flags, Order};
+use cli::signals::Stopped;
 use std::process::ExitCode;
 use thc_config::logs::print_error;
 
@@ -14,10 +15,10 @@ fn main() -> ExitCode {
     let flags = match Flags::read() {
         Ok(flags) => flags,
         Err(error) => {
-            let told = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             // Nothing is left to do if the terminal is gone.
             let _ = error.print();
-            return ExitCode::from(if told { 0 } else { USAGE });
+            return ExitCode::from(if is_help { 0 } else { USAGE });
         }
     };
     let logs = flags.logs;
@@ -38,7 +39,8 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             logs.failure("thc-worker", format_args!("{error:#}"));
-            ExitCode::FAILURE
+            let stopped = error.downcast_ref().map(Stopped::status);
+            stopped.map_or(ExitCode::FAILURE, ExitCode::from)
         }
     }
 }

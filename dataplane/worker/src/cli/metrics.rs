@@ -23,11 +23,11 @@ struct State {
 }
 
 impl RunMetrics {
-    /// Answers with what is told.
+    /// Serves the last state that the run has reported.
     pub fn serve(&self, at: SocketAddr) -> io::Result<MetricsServer> {
-        let told = self.clone();
+        let shared = self.clone();
         let make = move || {
-            let state = told.lock().clone();
+            let state = shared.lock().clone();
             thc_config::metrics::text("thc_group", move |encoder| write(encoder, &state))
         };
         let endpoint = MetricsServer::serve(at, make)?;
@@ -41,7 +41,7 @@ impl RunMetrics {
     }
 
     /// A call begins.
-    pub fn note_begin(&self) {
+    pub fn begin_call(&self) {
         self.lock().began = Some(Instant::now());
     }
 
@@ -92,7 +92,7 @@ mod tests {
         parse(text.split_once("\r\n\r\n").unwrap().1)
     }
 
-    /// Waits until what is told is new enough to be made anew.
+    /// Waits until a text is made anew.
     fn wait_until(endpoint: &MetricsServer, so: impl Fn(&Families) -> bool) -> Families {
         let started = Instant::now();
         loop {
@@ -107,12 +107,12 @@ mod tests {
 
     /// Each field of the report has its metric, with its value.
     #[test]
-    fn all_that_the_report_has_is_told() {
-        let told = RunMetrics::default();
-        let endpoint = told.serve("127.0.0.1:0".parse().unwrap()).unwrap();
+    fn all_that_the_report_has_is_exported() {
+        let metrics = RunMetrics::default();
+        let endpoint = metrics.serve("127.0.0.1:0".parse().unwrap()).unwrap();
         assert!(read(&endpoint).values().all(|family| family.samples.is_empty()), "nothing is known yet");
-        told.set_worker(5, 3);
-        told.note_begin();
+        metrics.set_worker(5, 3);
+        metrics.begin_call();
         let call = |families: &Families| {
             value(families, "thc_group_call_seconds", &[("thc_job", "5"), ("worker", "3")])
         };
@@ -140,7 +140,7 @@ mod tests {
             marks: 20,
             lost_coordinates: 21,
         };
-        told.set_stats(stats);
+        metrics.set_stats(stats);
         let families = wait_until(&endpoint, |families| call(families) == Some(0.0));
         let served = families.iter().filter(|(name, _)| *name != "thc_group_call_seconds");
         let served = served.map(|(name, family)| {

@@ -48,7 +48,9 @@ Examples:
   Check whether this host can run with these settings:
     thc-worker doctor --config worker.toml --worker 0
 
-Exit status: 0 done, 1 failed, 2 wrong flags or configuration.";
+SIGINT and SIGTERM make it leave, which ends the session of the other workers; a second one ends
+it at once.
+Exit status: 0 done, 1 failed, 2 wrong flags or configuration, 130 SIGINT, 143 SIGTERM.";
 
 /// Average tensors with the other workers of a job, in compressed form, through a parameter server.
 #[derive(Debug, Parser)]
@@ -101,7 +103,7 @@ const MOST_THREADS: usize = 1024;
 pub enum TensorSource {
     /// The tensors of a file; the mean goes to another, if any.
     File { input: PathBuf, output: Option<PathBuf> },
-    /// So many made-up coordinates.
+    /// This many made-up coordinates.
     MadeUp(usize),
 }
 
@@ -110,17 +112,17 @@ pub enum TensorSource {
 pub struct RunConfig {
     /// The group to join.
     pub group: GroupConfig,
-    /// Where Prometheus is answered.
+    /// The address of the metrics for Prometheus.
     pub http: Option<SocketAddr>,
     /// Whether to begin again in a new session when another worker has restarted.
     pub rejoin: bool,
     /// What to reduce.
     pub source: TensorSource,
-    /// How often.
+    /// The number of repetitions.
     pub repeat: u32,
     /// How coordinates travel.
     pub mode: Mode,
-    /// As what, span by span, if that is told.
+    /// The form of each span, if a plan gives them.
     pub spans: Option<Spans>,
     /// The job's method, which it is checked for.
     pub method: Method,
@@ -128,7 +130,7 @@ pub struct RunConfig {
     pub error_feedback: bool,
     /// Whether to report as JSON.
     pub json: bool,
-    /// Whether to tell of each all-reduce.
+    /// Whether to print a line for each all-reduce.
     pub each: bool,
 }
 
@@ -157,7 +159,7 @@ impl Flags {
         let io = thc_transport::backend(keys.io, keys.bind()?.ip(), &keys.dpdk);
         let io = io.map_err(|e| e.to_string())?;
         let (worker, cookie) = if keys.ps.as_deref().is_some_and(ControllerUrl::is_meant) {
-            // What the controller tells.
+            // The controller gives both.
             (0, 0)
         } else {
             let worker = keys
