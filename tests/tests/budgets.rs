@@ -23,10 +23,10 @@ const ROOMS: &[(&str, &str, usize)] = &[
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 68_187;
+const TESTS: usize = 68_186;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 69_720;
+const WORDS: usize = 69_721;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.

@@ -200,7 +200,7 @@ def outer(
     compression: Compression = Compression(),
     join: Join = Join(),
 ) -> Outer:
-    """Trains ranks by themselves and averages what they have learnt every so many steps: DiLoCo's outer loop, for slow links (docs/pytorch.md)::
+    """Trains ranks by themselves and averages what they have learnt every so many steps: DiLoCo's outer loop, for slow links (docs/pytorch-research.md)::
 
         loop = thc.torch.outer(model, optimizer, every=50)
         for batch in batches:                       # each rank its own
