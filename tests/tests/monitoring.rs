@@ -99,7 +99,7 @@ impl Trained {
             let mut x = [0.0; 100];
             while !stopped.load(Ordering::Relaxed) {
                 client.pull(&mut x, thc_model::Pull::default()).unwrap();
-                client.push(&x, thc_model::Push::bits(8)).unwrap();
+                let _ = client.push(&x, thc_model::Push::bits(8)).unwrap();
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
