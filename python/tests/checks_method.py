@@ -10,7 +10,7 @@ import thc
 import thc.torch
 import torch
 from checks_training import loss_of, network
-from rig import SIZES, Weights, backward, error_of, exact_mean, gradients, is_compressed, same_everywhere, server_of_all, sort_options, wrap_model
+from rig import SIZES, backward, error_of, exact_mean, gradients, is_compressed, same_everywhere, server_of_all, sort_options, wrap_model
 from servers import COOKIE
 
 PAPER = {"method": "thc-paper", "feedback": None}

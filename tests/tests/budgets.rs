@@ -17,7 +17,7 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("model server", "dataplane/model-server", 5_451),
     ("p4", "p4", 4_545),
     ("controller", "controller", 8_971),
-    ("python", "python/src python/thc", 13_158),
+    ("python", "python/src python/thc", 13_160),
     ("testbed", "testbed", 12_714),
     ("packaging", "packaging", 1_464),
 ];

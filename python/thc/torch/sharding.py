@@ -229,7 +229,9 @@ class Replicas(Adapter):
         self._pass = -1
         for shard in self._late:
             parts = shard.trained()
-            grad = next(part.grad for part in parts if part.grad is not None)
+            grad = next((part.grad for part in parts if part.grad is not None), None)
+            if grad is None:
+                continue
             flat = torch.zeros(sum(part.size for part in parts), dtype=grad.dtype, device=grad.device)
             for part, piece in zip(parts, flat.split([part.size for part in parts])):
                 part.take_out(piece)
