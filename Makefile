@@ -161,6 +161,7 @@ P4_FRONT = cd p4 && rm -f "$(TOFINO_OUT)"/front/*.p4 && p4c-barefoot --std p4-16
 
 p4-front: # Compile the programs for Tofino and Tofino 2 with the front end alone, in seconds
 	@mkdir -p p4/build/tofino "$(TOFINO_OUT)/front"
+	python3 p4/tna/verdict.py >p4/tna/generated/verdict.p4
 	$(call P4_FRONT,tofino,tna,1)
 	$(call P4_FRONT,tofino2,t2na,2)
 
@@ -171,7 +172,7 @@ p4-tofino: p4-front # Compile for Tofino and Tofino 2, in minutes, and keep the 
 	cd p4 && p4c-barefoot --std p4-16 --target tofino2 --arch t2na -D__TARGET_TOFINO__=2 -g --verbose \
 	    --p4runtime-force-std-externs --p4runtime-files build/tofino/tofino2.p4info.txtpb -o "$(TOFINO_OUT)/tofino2" tna/thc.p4
 	python3 p4/fit.py "$(TOFINO_OUT)/tofino" "$(TOFINO_OUT)/tofino2" >p4/build/tofino/fit.json
-	@cd p4 && LC_ALL=C sha256sum shared/*.p4 tna/*.p4 build/tofino/*.json build/tofino/*.txtpb build/tofino/*.p4 \
+	@cd p4 && LC_ALL=C sha256sum shared/*.p4 tna/*.p4 tna/generated/*.p4 build/tofino/*.json build/tofino/*.txtpb build/tofino/*.p4 \
 	    >build/tofino/sources.sha256
 	@echo 'p4: p4/build/tofino is up to date: fit.json'
 

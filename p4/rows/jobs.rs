@@ -18,7 +18,7 @@ pub struct JobRow {
     pub workers: u8,
     /// Workers that complete a slot.
     pub quorum: u8,
-    /// Whether a packet may be rounds ahead of its slot (P9).
+    /// `true` if a packet may be rounds ahead of its slot (P9).
     pub skip: bool,
     /// First data slot of the switch that is the job's.
     pub data_base: u32,
@@ -64,7 +64,7 @@ pub struct JobTableRow {
     pub job: u16,
     /// Key: the lookup table's id.
     pub table: u8,
-    /// Where lookup tables have numbers of the chip's: this one's, and whether its lanes have 4 bits.
+    /// The chip's own number of the lookup table, and whether its lanes have 4 bits, for programs with such numbers.
     pub on_chip: Option<(u8, bool)>,
 }
 

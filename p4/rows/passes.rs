@@ -2,7 +2,7 @@
 
 use super::Row;
 
-/// What a row says where passes have cells.
+/// A row of a program whose passes have cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassCells {
     /// Key: whether the pass collects what another one has added.
@@ -20,7 +20,7 @@ pub struct PassRow {
     pub pass: u8,
     /// The port.
     pub port: u16,
-    /// Where passes have cells.
+    /// The cells of passes.
     pub cells: Option<PassCells>,
 }
 

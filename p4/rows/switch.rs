@@ -66,7 +66,7 @@ impl Row for SourceRow {
     }
 }
 
-/// What is done with a frame.
+/// The action on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StationAction {
     /// Out of this port.
@@ -82,7 +82,7 @@ pub enum StationAction {
 pub struct StationRow {
     /// Key: its Ethernet address; `None` is the table's default.
     pub mac: Option<[u8; 6]>,
-    /// What is done.
+    /// The action.
     pub action: StationAction,
 }
 

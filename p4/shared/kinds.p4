@@ -3,7 +3,7 @@
 #ifndef THC_KINDS
 #define THC_KINDS
 
-const bit<8> VERSION = 2;                        // P1
+const bit<8> VERSION = 3;                        // P1
 const bit<8> FLAG_NUDGE = 1;                     // P17
 const bit<8> FLAG_MARK = 4;                      // P46
 const bit<8> NO_WORKER = 255;                    // P1

@@ -196,6 +196,7 @@ control Membership(
 
     // A packet that passes all checks meets the topmost line of its kind; one that fails falls through to
     // the line of the first check that it fails, since every line asks for all checks before its own.
+    // The columns are verdict.py's, in its order.
     table verdict {
         key = {
             meta.own_port: ternary;
@@ -228,74 +229,8 @@ control Membership(
         actions = { fresh; back; forward; down; refuse; refuse_root; refuse_carrier; nobody; }
         size = 128;
         const default_action = forward();
-// port, trip, ours, udp and its port, checksum, lengths, short: of a packet whose carrier is right.
-#define CARRIER 0, false, 1, true, THC_UDP_PORT, false, 20, 0
-#define KINDS(k) CARRIER, VERSION, k
         const entries = {
-            // Neither is anybody's packet let into a pass, nor is what comes back by a port that of a host.
-            (0, true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
-            (1, false, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
-            (1, true, _, _, _, _, _, _, _, KIND_DATA, 1, 0, _, _, _, _, _, _, _, _, _, 1, _, _, _, _): back();
-            (1, true, _, _, _, _, _, _, _, KIND_DATA, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
-            (1, true, _, _, _, _, _, _, _, _, 1, 0, _, _, _, _, _, _, _, _, _, _, _, _, _, _): back();
-            (1, true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_PASS);
-            (0, false, 0, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): forward();
-            // How long DATA is, only its table tells (P7.9), so the job must have it.
-#define LENGTHS(k, port, member) \
-            (KINDS(k), 1, 0, 1, 0, 0, port, member, 0, 0, _, _, 1, _, 0, _, _): refuse(DROP_LENGTH); \
-            (KINDS(k), 1, 0, 1, 0, 0, port, member, 0, _, _, _, 1, 0, 1, _, _): refuse(DROP_LENGTH);
-            LENGTHS(KIND_DATA, 0, _) LENGTHS(KIND_DATA, _, 0)
-            // P7.10: no room; P7.11: the table, which RAW and NORM do without. Each for the member's port, or any.
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, _, 0, _, _, _, _, _, _): refuse(DROP_SLOT);
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, _, 0, _, _, _, _, _, _): refuse(DROP_SLOT);
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, _, _, _, 1, _, _, _, _): fresh();
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, _, _, _, 1, _, _, _, _): fresh();
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, 0, _, 0, _, _, _, _, _, _, _, _): refuse(DROP_TABLE);
-            (KINDS(KIND_DATA), 1, 0, 1, 0, 0, _, 0, 0, _, _, _, _, _, _, _, _): refuse(DROP_TABLE);
-            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, 0, _, 0, 1, 0, _, _, _, _, _, _): refuse(DROP_SLOT);
-            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, _, 0, 0, 1, 0, _, _, _, _, _, _): refuse(DROP_SLOT);
-            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, _, _, _, _, _): fresh();
-            (KINDS(KIND_RAW), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, _, _, _, _, _): fresh();
-            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, 0, _, 0, 1, _, 0, _, _, _, _, _): refuse(DROP_SLOT);
-            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, _, 0, 0, 1, _, 0, _, _, _, _, _): refuse(DROP_SLOT);
-            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, 0, _, 0, 1, _, _, _, _, _, _, _): fresh();
-            (KINDS(KIND_NORM), 1, 0, 1, 0, 0, _, 0, 0, 1, _, _, _, _, _, _, _): fresh();
-            // P7.4 to P7.9, of the three kinds; other kinds have none of these reasons.
-#define REST(k) \
-            (KINDS(k), 1, 0, 1, 0, 0, 0, _, 0, _, _, _, _, _, _, _, _): refuse(DROP_LENGTH); \
-            (KINDS(k), 1, 0, 1, 0, 0, _, 0, 0, _, _, _, _, _, _, _, _): refuse(DROP_LENGTH); \
-            (KINDS(k), 1, 0, 1, 0, 0, 0, _, _, _, _, _, _, _, _, _, _): refuse(DROP_WORKERS); \
-            (KINDS(k), 1, 0, 1, 0, 0, _, 0, _, _, _, _, _, _, _, _, _): refuse(DROP_WORKERS); \
-            (KINDS(k), 1, 0, 1, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_SOURCE); \
-            (KINDS(k), 1, 0, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_MEMBER); \
-            (KINDS(k), 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse(DROP_COOKIE); \
-            (KINDS(k), _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_JOB);
-            REST(KIND_DATA) REST(KIND_RAW) REST(KIND_NORM)
-            // P36, of what a root sends, whose place is a member's here; only RESULT names a table.
-#define OF_ROOT(k) KINDS(k), 1, 0, 1, 0, 0, _, _, _
-            (OF_ROOT(KIND_RESULT), 1, 0, _, 1, _, _, 1, 0): refuse_root(DROP_SLOT);
-            (OF_ROOT(KIND_RESULT), 1, _, _, 1, _, _, 1, 0): down();
-            (OF_ROOT(KIND_RESULT), _, 0, _, 0, _, _, 1, 0): refuse_root(DROP_SLOT);
-            (OF_ROOT(KIND_RESULT), _, _, _, 0, _, _, 1, 0): refuse_root(DROP_TABLE);
-#define DOWN(k, data, norm) \
-            (OF_ROOT(k), 1, data, norm, _, _, _, 1, 0): refuse_root(DROP_SLOT); \
-            (OF_ROOT(k), 1, _, _, _, _, _, 1, 0): down();
-            DOWN(KIND_NORM_RESULT, _, 0) DOWN(KIND_RAW_RESULT, 0, _) DOWN(KIND_STRAGGLER, 0, 0) DOWN(KIND_MISMATCH, _, 0)
-            DOWN(KIND_NUDGE, 0, 0)
-#define DOWN_REST(k) \
-            (OF_ROOT(k), _, _, _, _, _, _, 1, 0): refuse_root(DROP_LENGTH); \
-            (OF_ROOT(k), _, _, _, _, _, _, 1, _): refuse_root(DROP_WORKERS); \
-            (KINDS(k), 1, 0, 1, _, _, _, _, _, _, _, _, _, _, _, 1, _): refuse_root(DROP_SOURCE); \
-            (KINDS(k), 1, 0, _, _, _, _, _, _, _, _, _, _, _, _, 1, _): refuse_root(DROP_SLOT); \
-            (KINDS(k), 1, _, _, _, _, _, _, _, _, _, _, _, _, _, 1, _): refuse_root(DROP_COOKIE);
-            DOWN_REST(KIND_NORM_RESULT) DOWN_REST(KIND_RESULT) DOWN_REST(KIND_RAW_RESULT) DOWN_REST(KIND_STRAGGLER)
-            DOWN_REST(KIND_MISMATCH) DOWN_REST(KIND_NUDGE)
-            (CARRIER, VERSION, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_KIND);
-            (CARRIER, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_VERSION);
-            (0, false, 1, true, THC_UDP_PORT, false, 20, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_SHORT);
-            (0, false, 1, true, THC_UDP_PORT, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
-            (0, false, 1, true, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): nobody();
-            (0, false, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _): refuse_carrier(DROP_CARRIER);
+#include "generated/verdict.p4"
         }
     }
 

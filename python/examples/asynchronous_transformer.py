@@ -119,6 +119,7 @@ def main() -> None:
     server: Server | None = None
     model: thc.Asynchronous | None = None
     group: thc.Group | None = None
+    loop: thc.torch.Outer | None = None
     trained: nn.Module = module
     optimizer: Any
     if arguments.method == "async":
@@ -138,7 +139,7 @@ def main() -> None:
             group = thc.Group.local(rank, size)
             trained = thc.torch.wrap(DistributedDataParallel(module), group=group)
         else:
-            thc.torch.outer(module, optimizer, every=10)
+            loop = thc.torch.outer(module, optimizer, every=10)
 
     pace = arguments.pace * (arguments.slow if rank == size - 1 else 1.0)
     batches = torch.Generator().manual_seed(100 + rank)
@@ -165,6 +166,8 @@ def main() -> None:
         loss.backward()
         time.sleep(max(0.0, pace - (time.perf_counter() - at)))
         optimizer.step()
+        if loop is not None:
+            loop.step()
         steps += 1
         if rank == 0 and elapsed() >= told + arguments.seconds / 8:
             told = elapsed()

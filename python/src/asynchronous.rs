@@ -216,7 +216,7 @@ impl Model {
         Ok(dict)
     }
 
-    /// What a server counts, as JSON.
+    /// The counters of the server, as JSON.
     fn server_stats(&self, py: Python<'_>) -> PyResult<String> {
         self.with_client(py, |client| client.server_stats().map(|stats| stats.to_string()))
     }

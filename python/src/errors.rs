@@ -19,20 +19,8 @@ struct Details {
 }
 
 impl Details {
-    fn of_worker(worker: Option<u16>) -> Details {
-        Details { worker, ..Details::default() }
-    }
-
-    fn of_key(key: u64) -> Details {
-        Details { key: Some(key), ..Details::default() }
-    }
-
     fn waited(waited: Duration, missing: Option<u64>) -> Details {
         Details { waited: Some(waited), missing, ..Details::default() }
-    }
-
-    fn reason(reason: String) -> Details {
-        Details { reason: Some(reason), ..Details::default() }
     }
 }
 
@@ -41,22 +29,13 @@ fn exception(py: Python<'_>, class: &str, message: &str, details: Details) -> Py
     let made = || {
         let made = py.import("thc.errors")?.getattr(class)?.call1((message,))?;
         let Details { worker, missing, waited, reason, key } = details;
-        if let Some(worker) = worker {
-            made.setattr("worker", worker)?;
-        }
-        if let Some(bits) = missing {
-            // Not as u8, whose vectors are `bytes` in Python.
-            made.setattr("missing", (0..64_u32).filter(|w| bits >> w & 1 == 1).collect::<Vec<_>>())?;
-        }
-        if let Some(waited) = waited {
-            made.setattr("waited", waited.as_secs_f64())?;
-        }
-        if let Some(reason) = reason {
-            made.setattr("reason", reason)?;
-        }
-        if let Some(key) = key {
-            made.setattr("key", key)?;
-        }
+        worker.map_or(Ok(()), |worker| made.setattr("worker", worker))?;
+        // Not as u8, whose vectors are `bytes` in Python.
+        let missing = missing.map(|bits| (0..64_u32).filter(|w| bits >> w & 1 == 1).collect::<Vec<_>>());
+        missing.map_or(Ok(()), |missing| made.setattr("missing", missing))?;
+        waited.map_or(Ok(()), |waited| made.setattr("waited", waited.as_secs_f64()))?;
+        reason.map_or(Ok(()), |reason| made.setattr("reason", reason))?;
+        key.map_or(Ok(()), |key| made.setattr("key", key))?;
         PyResult::Ok(PyErr::from_value(made))
     };
     made().unwrap_or_else(|error| error)
@@ -99,7 +78,7 @@ pub fn worker(py: Python<'_>, error: &WorkerError) -> PyErr {
         WorkerError::Join(error) => join(error),
         WorkerError::Session(error) => session(error),
         WorkerError::Call(CallError::NonFinite { worker }) => {
-            ("NonFiniteError", Details::of_worker(Some(worker.0)))
+            ("NonFiniteError", Details { worker: Some(worker.0), ..Details::default() })
         }
         WorkerError::Call(CallError::Norm { .. }) => ("NonFiniteError", Details::default()),
         WorkerError::Silent(silence @ Silence { waited, joining, .. }) => {
@@ -109,7 +88,7 @@ pub fn worker(py: Python<'_>, error: &WorkerError) -> PyErr {
         }
         WorkerError::FeedbackLength { key, .. }
         | WorkerError::FeedbackBusy { key }
-        | WorkerError::FeedbackState { key, .. } => ("FeedbackError", Details::of_key(*key)),
+        | WorkerError::FeedbackState { key, .. } => ("FeedbackError", Details { key: Some(*key), ..Details::default() }),
         WorkerError::Plan { .. }
         | WorkerError::EmptySpan { .. }
         | WorkerError::NoTable { .. }
@@ -132,9 +111,9 @@ fn join(error: &JoinError) -> (&'static str, Details) {
         JoinError::Workers { .. } => return ("ConfigError", Details::default()),
         JoinError::Unusable { .. } => Details::default(),
         JoinError::Refused { reason, .. } | JoinError::ShareRefused { reason, .. } => {
-            Details::reason(reason.to_string())
+            Details { reason: Some(reason.to_string()), ..Details::default() }
         }
-        JoinError::ShareDiffers { change, .. } => Details::reason(change.to_string()),
+        JoinError::ShareDiffers { change, .. } => Details { reason: Some(change.to_string()), ..Details::default() },
         JoinError::Silent { waited }
         | JoinError::ShareSilent { waited, .. }
         | JoinError::MissingRacks { waited, .. } => Details::waited(*waited, None),
@@ -152,7 +131,7 @@ fn session(error: &SessionError) -> (&'static str, Details) {
                 Who::Worker(worker) => Some(*worker),
                 Who::OfRack(_, worker) => *worker,
             };
-            ("MismatchError", Details::of_worker(worker.map(|worker| worker.0.into())))
+            ("MismatchError", Details { worker: worker.map(|worker| worker.0.into()), ..Details::default() })
         }
         SessionError::Missing { missing: members, waited } | SessionError::Left { members, waited, .. } => {
             ("MissingError", Details::waited(*waited, Some(*members)))
@@ -162,7 +141,7 @@ fn session(error: &SessionError) -> (&'static str, Details) {
         SessionError::Overtaken { .. } => ("SessionError", Details::default()),
         SessionError::Reforming { worker } => {
             let worker = (*worker != WorkerId::NONE).then_some(worker.0);
-            ("LostError", Details::of_worker(worker.map(u16::from)))
+            ("LostError", Details { worker: worker.map(u16::from), ..Details::default() })
         }
         SessionError::NormLost { .. } | SessionError::Changed { .. } => ("LostError", Details::default()),
     }

@@ -1,7 +1,7 @@
 //! A group's settings: the keys of a TOML file, and of Python's keywords.
 
 use crate::errors;
-use crate::options::{Time, address, backend, cookie, faults, parse};
+use crate::options::{Time, backend, cookie, faults, parse};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use thc_ps::{Method, Secret};
 use thc_transport::{DpdkOptions, IoName};
-use thc_worker::{Controller, ControllerUrl, GroupConfig, Rounding, Seat, Timeouts};
+use thc_worker::{Controller, ControllerUrl, GroupConfig, Rounding, Seat, Timeouts, server_address};
 
 /// The keys of a group, as `thc-worker` has them.
 #[derive(Default, Deserialize)]
@@ -79,7 +79,10 @@ impl Keys {
         Ok(GroupConfig {
             io: backend(self.io, &self.dpdk.unwrap_or_default(), bind.ip())?,
             seat: Seat {
-                ps: if controller.is_some() { defaults.seat.ps } else { address("ps", &ps)? },
+                ps: match controller {
+                    Some(_) => defaults.seat.ps,
+                    None => server_address(&ps).map_err(|error| format!("ps = {ps:?}: {error}"))?,
+                },
                 job: self.job.unwrap_or(defaults.seat.job),
                 worker: self.worker.unwrap_or(defaults.seat.worker),
                 cookie: self.cookie.map_or(Ok(defaults.seat.cookie), |secret| cookie(&secret))?,

@@ -40,6 +40,8 @@ mod _native {
     #[pymodule_export]
     use super::packed::{Memory, Packed, PackedTensor};
     #[pymodule_export]
+    use super::process::available_cores;
+    #[pymodule_export]
     use super::server::{Reserved, Server};
 
     #[pymodule_init]

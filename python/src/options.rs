@@ -3,11 +3,11 @@
 use pyo3::FromPyObject;
 use serde::Deserialize;
 use std::fmt::Display;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 use thc_ps::{Interval, Secret};
-use thc_transport::{Backend, DpdkOptions, FaultRates, IoName, LossyConfig, TransportError, resolve};
+use thc_transport::{Backend, DpdkOptions, FaultRates, IoName, LossyConfig, TransportError};
 
 /// A time: seconds, or text with a unit like "200ms".
 #[derive(Clone, Debug, Deserialize, FromPyObject)]
@@ -42,13 +42,6 @@ pub fn cookie(secret: &Secret) -> Result<u32, String> {
 /// Reads text, and names the key if it cannot.
 pub fn parse<T: FromStr<Err: Display>>(key: &str, text: &str) -> Result<T, String> {
     text.parse().map_err(|error| format!("{key} = {text:?}: {error}"))
-}
-
-/// The parameter server's address, by number or name.
-pub fn address(key: &str, text: &str) -> Result<SocketAddr, String> {
-    resolve(text).map_err(|error| {
-        format!("{key} = {text:?}: {error}; write it like \"10.0.0.1:9000\" or \"[fd00::1]:9000\"")
-    })
 }
 
 /// What a package says that was built without DPDK.

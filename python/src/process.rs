@@ -1,4 +1,12 @@
-//! What belongs to the process that made it.
+//! What belongs to the process that made it, and the cores that it may use.
+
+use pyo3::prelude::*;
+
+/// Cores that this process may keep busy: those that it is bound to, or fewer if its control group has a quota of time.
+#[pyfunction]
+pub fn available_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
 
 /// A value with threads and sockets behind it. After a fork the child has a copy of it whose threads do not
 /// exist: dropping that would wait for them for ever, or tell the parameter server that the parent leaves.

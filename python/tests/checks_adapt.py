@@ -42,15 +42,12 @@ def fake_times(hook: thc.torch.Hook, times: Any) -> None:
     """Lets the hook believe that a call took ``times(length, raw)`` seconds, on all ranks alike or not."""
     adaptive = hook.adaptive
     assert adaptive is not None
-    told, told_of_bucket = adaptive.took, adaptive.bucket_took
+    told = adaptive.took
 
     def took(step: int, size: int, raw: bool, seconds: float, processing: float) -> None:
         told(step, size, raw, times(size, raw), 0.0)
 
-    def bucket_took(layout: Any, seconds: float) -> None:
-        told_of_bucket(layout, times(layout.length, False))
-
-    adaptive.took, adaptive.bucket_took = took, bucket_took  # type: ignore[method-assign]
+    adaptive.took = took  # type: ignore[method-assign]
 
 
 def check_measured_and_agreed() -> None:
@@ -214,25 +211,6 @@ def check_nothing_pays() -> None:
     assert error_of(backward(model, gradients(60)), exact_mean(60)) < 1e-12
 
 
-def check_another_link_is_measured_anew() -> None:
-    model, hook = wrap_model(adapt=SHORT)
-    slow = [1.0]
-    fake_times(hook, lambda length, raw: slow[0] * (1e-8 * length if raw else 0.001))
-    for step in range(CHOSEN + 5):
-        backward(model, gradients(step))
-    adaptive = hook.adaptive
-    assert adaptive is not None and not adaptive.is_warming_up and adaptive.threshold > 1
-    # The last rank's network has become slow.
-    if RANK == SIZE - 1:
-        slow[0] = 4.0
-    warming = []
-    for step in range(9):
-        backward(model, gradients(step))
-        warming.append(adaptive.is_warming_up)
-        assert same(warming)
-    assert any(warming), "nobody noticed"
-
-
 def check_checkpoint() -> None:
     model, hook = wrap_model(adapt=SHORT)
     fake_times(hook, lambda length, raw: 5e-8 * length if raw else 0.0150)
@@ -322,3 +300,44 @@ def check_ranks_with_different_plans_hear_of_it() -> None:
         assert "workers called different all-reduces" in str(error) and "different plans" in str(error), error
     else:
         raise AssertionError("nobody noticed")
+
+
+class DoublesFirst(torch.nn.Module):
+    """Parameters of f64, whose bucket is full first and goes through the process group, beside such as are compressed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Weights()
+        self.wide = torch.nn.Parameter(torch.ones(150_000, dtype=torch.float64))
+
+    def forward(self, inputs: Any) -> torch.Tensor:
+        return self.inner(inputs) + self.wide.sum()
+
+
+def check_ranks_agree_where_the_first_bucket_is_not_compressed() -> None:
+    model, hook = wrap_model(DoublesFirst(), adapt=SHORT)
+    foreign = []
+    put = hook.engine.put
+
+    def record(bucket: Any) -> None:
+        foreign.append((bucket.index, bucket.foreign))
+        put(bucket)
+
+    hook.engine.put = record  # type: ignore[method-assign]
+    for step in range(CHOSEN + 2):
+        model.zero_grad(set_to_none=True)
+        model(gradients(step)).backward()
+    assert (0, True) in foreign, foreign
+    assert hook.plan is not None and same(hook.plan.choices())
+
+
+def check_a_table_of_ones_own_is_refused() -> None:
+    """Whoever runs the server: its error is not that of the table which adaptation expects."""
+    own = [*range(15), 20]
+    address, server = server_of_all({"table": own})
+    group = rig.join(address)
+    expect_error(thc.ConfigError, "a table of one's own", lambda: rig.connected(group, Weights((100,)), adapt={}))
+    expect_error(thc.ConfigError, "a table of one's own", lambda: wrap_model(Weights((100,)), adapt={}, server={"table": own}))
+    group.close()
+    if server is not None:
+        server.kill()

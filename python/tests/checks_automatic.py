@@ -102,7 +102,7 @@ def check_two_models_and_a_backup_of_one_group_take_it_back() -> None:
             assert same_everywhere(means) and error_of(means, exact_mean(number, SIZES)) < 0.15, number
         optimizer.zero_grad()
         plain(torch.full((1, 64), 0.1 * (RANK + 1))).square().mean().backward()
-        optimizer.step()
+        loop.step()
         # A step that is under way may end with the server taken back.
         loop.settle()
 

@@ -204,9 +204,9 @@ def check_the_other_ways_to_train_need_no_server() -> None:
         loop = make(model, optimizer)
         _made.append(loop.group)
         assert isinstance(loop.group, CollectiveGroup)
-        steps(model, optimizer, 0, 30)
+        steps(model, loop, 0, 30)
         state = copy.deepcopy([each.state_dict() for each in (loop, model, optimizer)])
-        steps(model, optimizer, 30, 40)
+        steps(model, loop, 30, 40)
         loop.agree() if isinstance(loop, thc.torch.Outer) else loop.settle()
         assert same_everywhere(list(model.parameters())) and float(loss_of(model, 1000).detach()) < 0.8 * before
         assert loop.group.stats().bytes_up > 0 and not loop.fallback_active
@@ -222,8 +222,10 @@ def check_the_other_ways_to_train_need_no_server() -> None:
             pass
 
 
-def steps(model: torch.nn.Module, optimizer: torch.optim.Optimizer, first: int, last: int) -> None:
+def steps(model: torch.nn.Module, loop: thc.torch.Overlap | thc.torch.Outer, first: int, last: int) -> None:
     for step in range(first, last):
-        optimizer.zero_grad()
+        loop._optimizer.zero_grad()
         loss_of(model, step).backward()
-        optimizer.step()
+        if isinstance(loop, thc.torch.Outer):
+            loop._optimizer.step()
+        loop.step()

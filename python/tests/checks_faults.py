@@ -263,7 +263,6 @@ def check_wrong_options_start_nothing() -> None:
             ({"device": "cuda0"}, thc.ConfigError, "device is 'cuda0'"),
             ({"warmupp": 3}, TypeError, "warmupp"),
             ({"exclude": ["head.weight"]}, thc.ConfigError, "exclude has 'head.weight', and no parameter of the model matches"),
-            ({"only_if_faster": 3}, thc.ConfigError, "only_if_faster is 3"),
             ({"check_replicas": 0}, thc.ConfigError, "check_replicas is 0"),
         ]
         for options, kind, text in wrong:

@@ -471,7 +471,7 @@ def check_means_that_nobody_waits_for() -> None:
         optimizer.zero_grad(set_to_none=True)
         delay()
         model([each.to(DEVICE) for each in gradients(step, sizes=SIZES)]).backward()
-        optimizer.step()
+        loop.step()
     loop.settle()
     assert same_everywhere([p.detach().cpu() for p in model.parameters()])
     assert everywhere(loop.fallback_active) == [False] * SIZE

@@ -29,7 +29,7 @@ from rig import (
     wrap_model,
 )
 from servers import COOKIE
-from thc.torch.joining import join_ranks
+from thc.torch.joining import enter
 from thc.torch.ranks.gathering import Gather
 
 
@@ -461,9 +461,8 @@ def check_mistakes_are_told() -> None:
     expect_error(thc.ConfigError, "every", lambda: thc.torch.sync_parameters(Weights((10,)), 0))
     spread = torch.nn.ModuleList([Weights((10,)), Weights((10,)).to("meta")])
     expect_error(thc.ConfigError, "2 devices (cpu, meta)", lambda: rig.connected(hook.group, spread))
-    if RANK == 0:
-        with thc.Server(1, 9) as server, thc.Group(server.address, 1, 0, 9) as alone:
-            expect_error(thc.ConfigError, f"{SIZE} ranks", lambda: join_ranks(None, alone, "server", thc.torch.Compression(), thc.Join()))
+    with thc.Server(1, 9) as server, thc.Group(server.address, 1, 0, 9) as alone:
+        expect_error(thc.ConfigError, f"{SIZE} ranks", lambda: enter(None, alone, "server", thc.torch.Compression(), thc.Join()))
 
 
 def check_on_a_gpu() -> str | None:

@@ -225,7 +225,6 @@ def check_what_cannot_be_is_refused() -> None:
     cases.append((thc.torch.wrap(ddp(network(), find_unused_parameters=True), **rig.sort_options(**quorum)), "find_unused_parameters=True"))
     cases.append((thc.torch.wrap(ddp(torch.nn.Sequential(network(), torch.nn.BatchNorm1d(8))), **rig.sort_options(**quorum)), "broadcast_buffers=True"))
     cases.append((thc.torch.wrap(ddp(network()), **rig.sort_options(check_replicas=5, **quorum)), "check_replicas"))
-    cases.append((thc.torch.wrap(ddp(network()), **rig.sort_options(only_if_faster=True, **quorum)), "only_if_faster"))
     for model, says in cases:
         rig._made.append(thc.torch.hook_of(model).group)
         try:

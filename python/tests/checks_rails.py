@@ -70,6 +70,13 @@ def check_each_local_rank_is_a_worker_of_its_own_job() -> None:
     assert sent.item() / COUNT < 4 * sum(SIZES) * 1.8
 
 
+def check_the_published_method() -> None:
+    model, hook = on_rails(method="thc-paper", feedback=None)
+    assert hook.group.method == hook.group.rail.method == "thc-paper" and hook.options.feedback and hook.group.job.block == 20
+    means = backward(model, gradients(0))
+    assert same_everywhere(means) and is_compressed(error_of(means, exact_mean(0))) and any(bool(kept.any()) for kept in kept_feedback(hook))
+
+
 def kept_feedback(hook: Any) -> list[torch.Tensor]:
     """What error feedback has of each parameter, in the mean over hosts."""
     found = [torch.zeros(size) for size in SIZES]
@@ -248,7 +255,6 @@ def check_mistakes_are_told() -> None:
         ({"rails": "yes"}, 'True, False or "auto"'),
         ({"rails": True, "over": "process-group"}, "leave it out"),
         ({"rails": True, "adapt": {}}, "rails and adapt"),
-        ({"rails": True, "only_if_faster": True}, "rails and only_if_faster"),
         ({"rails": True, "server": {"policy": "best-effort"}}, "lose nothing"),
         ({"rails": True, "server": {"quorum": COUNT - 1}}, "lose nothing"),
     ):

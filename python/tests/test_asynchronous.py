@@ -490,7 +490,7 @@ def test_a_worker_that_is_too_slow_is_told(server: thc.ModelServer, caplog: pyte
                 quick.push(np.ones(10))
             x.grad = t.ones(10)
             optimizer.step()
-            assert optimizer.late == 1 and optimizer.share == 0.5
+            assert optimizer.late == 1
             assert "too slow" in caplog.text
             optimizer.step()
             assert optimizer.late == 1

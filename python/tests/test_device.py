@@ -142,6 +142,16 @@ def test_blocks_and_tails(pair: Any, kernels: str, block: int, lengths: tuple[in
             both.check(gradient(length, length + 1), key)
 
 
+def test_the_published_method_demands_a_key_here_as_on_the_host() -> None:
+    with thc.Server(1, COOKIE, method="thc-paper") as server:
+        group = thc.Group(server.address, 1, 0, COOKIE, method="thc-paper", join=thc.Join(timeout=30))
+        codec = DeviceCodec(group, DEVICE, plain)
+        with pytest.raises(thc.ConfigError, match="feedback is missing, and method = 'thc-paper' keeps error feedback"):
+            codec.begin(torch.ones(9, device=DEVICE))
+        codec.allreduce(torch.ones(9, device=DEVICE), mode="raw")
+        group.close()
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_seeds_and_rounds(pair: Any, kernels: str, seed: int) -> None:
     both = pair(kernels, seed=seed, block=11)

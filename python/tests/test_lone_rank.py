@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+import typing
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,6 +33,7 @@ class _Rail:
 
     server = ps = job_number = None
     sums_in_lanes = False
+    method = "default"
     nmse: dict[str, float] = {}
 
     def __init__(self) -> None:
@@ -81,7 +83,7 @@ print(hook.group.stats().calls, hook.device)
 """
 
 
-COMPRESSIONS = ["lane=8", "feedback=False", "adapt=thc.torch.Adapt()", "only_if_faster=True"]
+COMPRESSIONS = ["lane=8", "feedback=False", "adapt=thc.torch.Adapt()"]
 
 
 @pytest.mark.parametrize("options", ["", "over='process-group'", *[f"compression=thc.torch.Compression({each})" for each in COMPRESSIONS]])
@@ -91,33 +93,6 @@ def test_one_rank_averages_exactly_and_starts_no_server(options: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-SCALER = """
-import torch, torch.nn as nn, torch.distributed as dist, thc.torch, typing
-dist.init_process_group("gloo", init_method="tcp://127.0.0.1:PORT", rank=0, world_size=1)
-for function in (thc.torch.wrap, thc.torch.outer, thc.torch.overlap, thc.torch.replicate):
-    typing.get_type_hints(function)
-torch.manual_seed(0)
-model, plain = nn.Linear(50, 50), nn.Linear(50, 50)
-plain.load_state_dict(model.state_dict())
-inner = torch.optim.SGD(model.parameters(), lr=0.01)
-loop = thc.torch.outer(model, inner, every=100, delay=0)
-pairs = [(model, inner, torch.amp.GradScaler("cpu")), (plain, torch.optim.SGD(plain.parameters(), lr=0.01), torch.amp.GradScaler("cpu"))]
-for step in range(6):
-    x = torch.randn(4, 50) * (float("inf") if step == 2 else 1.0)
-    for each, optimizer, scaler in pairs:
-        optimizer.zero_grad()
-        scaler.scale(each(x).square().mean()).backward()
-        if step % 2:
-            scaler.unscale_(optimizer)
-        scaler.step(optimizer)
-        scaler.update()
-assert loop.steps == 6, loop.steps
-assert torch.allclose(model.weight, plain.weight, atol=1e-6), (model.weight - plain.weight).abs().max()
-"""
-
-
-def test_a_step_that_a_grad_scaler_leaves_out_counts() -> None:
-    """With DiLoCo ranks count alike, whose gradients ever overflow; and its hints are types that programs can read."""
-    script = SCALER.replace("PORT", str(free_port()))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def test_hints_are_types_that_programs_can_read() -> None:
+    for function in (thc.torch.wrap, thc.torch.outer, thc.torch.overlap, thc.torch.replicate):
+        typing.get_type_hints(function)

@@ -10,9 +10,9 @@ from thc import _native
 from thc.cores import threads_by_count
 from thc.errors import ConfigError
 
-_NUMBERS = ("job", "worker", "seed", "threads", "recv_buffer", "send_buffer", "inject_seed")
-_TIMES = ("join_timeout", "timeout", "patience", "min_rto")
-_TEXTS = ("ps", "cookie", "method", "bind", "inject", "io", "controller_ca", "controller_cert", "controller_key")
+_NUMBERS = "job worker seed threads recv_buffer send_buffer inject_seed".split()
+_TIMES = "join_timeout timeout patience min_rto".split()
+_TEXTS = "ps cookie method bind inject io controller_ca controller_cert controller_key".split()
 
 
 def _integer(name: str, text: str) -> int:

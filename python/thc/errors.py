@@ -68,7 +68,8 @@ class MismatchError(SessionError):
 
 
 class LostError(SessionError):
-    """The parameter server is lost, or this worker is: the server was configured anew, a worker has restarted, :meth:`thc.Group.give_up` was called."""
+    """The session with the parameter server is lost: the server was configured anew, a worker has restarted or does not send, the server does not answer,
+    this worker has fallen behind, or :meth:`thc.Group.give_up` was called."""
 
     missing: _Sequence[int] = ()
     """The workers that do not send."""

@@ -107,7 +107,7 @@ class Group(BaseGroup):
 
     @classmethod
     def from_config(cls, path: str | os.PathLike[str], **place: Any) -> Group:
-        """Joins as a TOML file says, as for ``thc-worker``: with the fields of :class:`thc.Join`, and ``worker``, ``seed``, ``threads``. ``place`` are
+        """Joins as a TOML file says, as for ``thc-worker``: with the fields of :class:`thc.Join`, and ``worker``, ``seed``, ``method``, ``threads``. ``place`` are
         options of :class:`Group`, which win over it. A worker's number that is nowhere else is the variable ``RANK``."""
         keys = json.loads(_native.read_config(path))
         if "ps" not in keys:
@@ -117,7 +117,7 @@ class Group(BaseGroup):
     @classmethod
     def from_env(cls, *, join: Join = Join(), **place: Any) -> Group:
         """Joins as environment variables say: ``THC_`` before the name in capitals of any field of :class:`thc.Join` (``THC_DPDK`` as JSON), of
-        ``worker``, ``seed`` or ``threads``; or ``THC_CONFIG``, a file as for :meth:`from_config`, under them. The worker's number is
+        ``worker``, ``seed``, ``method`` or ``threads``; or ``THC_CONFIG``, a file as for :meth:`from_config`, under them. The worker's number is
         ``THC_WORKER``, or ``RANK`` as torchrun sets it. ``join`` and ``place``, the other options of :class:`Group`, win over all."""
         keys = environment.keys() | join.given()
         if "ps" not in keys:

@@ -91,7 +91,8 @@ def meet(rank: int, world_size: int, store: Store | Gather | None, join: Join) -
                 meetings.append(_start(world_size, addresses[0], port or 0, job, cookie, options))
             return {"ps": meetings[0].ps} if meetings else {}
 
-        return _await_servers(ranks.tell(start)[0]["ps"], job, cookie, meetings)
+        ps = ranks.tell(start)[0]["ps"]
+        return Meeting(ps, job, cookie, meetings[0].server if meetings else None)
     return _start_colocated(ranks, hosts, addresses[rank], port or 0, job, cookie, options)
 
 
@@ -119,12 +120,7 @@ def _start_colocated(
         return {}
 
     ranks.tell(start)
-    return _await_servers(shares[0], job, cookie, meetings)
-
-
-def _await_servers(ps: str, job: int, cookie: int | str, started: list[Meeting]) -> Meeting:
-    """The server at ``ps``, of which this rank may have started something."""
-    return Meeting(ps, job, cookie, started[0].server if started else None)
+    return Meeting(shares[0], job, cookie, meetings[0].server if meetings else None)
 
 
 class _Ranks:

@@ -4,7 +4,7 @@
 local thc = Proto("thc", "Tensor Homomorphic Compression")
 
 local HEADER = 20 -- P1
-local VERSION = 2
+local VERSION = 3
 local NOBODY = 255
 
 -- P2: name, direction, and the payload's length. DATA and RESULT have a length for each form.

@@ -4,7 +4,7 @@ import ipaddress
 import struct
 from dataclasses import dataclass
 
-VERSION = 2
+VERSION = 3
 HEADER = struct.Struct(">BBBBHBBIIHBB")  # the last two are one number, its upper byte second
 NORM_PAYLOAD = struct.Struct(">IIIHBBI")
 

@@ -19,6 +19,7 @@ pub mod wiretap;
 pub use thc_netns::{Host, Network, PREFIX_LEN};
 
 use ready::Ready;
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -218,6 +219,11 @@ impl WorkerProcess {
     #[must_use]
     pub fn id(&self) -> u32 {
         self.0.as_ref().unwrap().id()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(self.0.as_ref().unwrap()), signal).unwrap();
     }
 
     /// SIGKILL.

@@ -6,27 +6,27 @@ use std::path::Path;
 
 /// Each room's name, folders, and maximum of product lines. Lower the maximum whenever a change removes lines.
 const ROOMS: &[(&str, &str, usize)] = &[
-    ("codec", "dataplane/codec", 5_711),
-    ("protocol", "dataplane/protocol", 9_107),
+    ("codec", "dataplane/codec", 5_716),
+    ("protocol", "dataplane/protocol", 9_105),
     ("transport", "dataplane/transport", 4_962),
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 1_988),
-    ("worker", "dataplane/worker", 8_183),
-    ("ps", "dataplane/ps", 5_944),
+    ("worker", "dataplane/worker", 8_341),
+    ("ps", "dataplane/ps", 5_933),
     ("config", "dataplane/config", 3_351),
-    ("policy", "dataplane/policy", 998),
-    ("model server", "dataplane/model-server", 5_449),
-    ("p4", "p4", 4_508),
+    ("policy", "dataplane/policy", 956),
+    ("model server", "dataplane/model-server", 5_451),
+    ("p4", "p4", 4_545),
     ("controller", "controller", 8_971),
-    ("python", "python/src python/thc", 13_777),
-    ("testbed", "testbed", 12_713),
+    ("python", "python/src python/thc", 13_158),
+    ("testbed", "testbed", 12_714),
     ("packaging", "packaging", 1_464),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 68_089;
+const TESTS: usize = 68_255;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 70_000;
+const WORDS: usize = 69_721;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.

@@ -61,7 +61,7 @@ fn build_is_of_these_sources() {
 
 #[test]
 fn reports_of_tofino_are_of_these_sources() {
-    let mut names = sources(&["shared", "tna"]);
+    let mut names = sources(&["shared", "tna", "tna/generated"]);
     names.extend(
         ["fit.json", "tofino.p4info.txtpb", "tofino2.p4info.txtpb", "tofino.p4", "tofino2.p4"]
             .map(|n| format!("build/tofino/{n}")),
@@ -73,6 +73,14 @@ fn reports_of_tofino_are_of_these_sources() {
             assert!(chip["stages"][gress].as_u64() <= chip["stages"]["chip"].as_u64(), "{chip}");
         }
     }
+}
+
+#[test]
+fn entries_of_the_verdict_are_those_of_their_script() {
+    let made = Command::new("python3").arg(p4().join("tna/verdict.py")).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let kept = fs::read(p4().join("tna/generated/verdict.p4")).unwrap();
+    assert!(made.stdout == kept, "p4/tna/generated/verdict.p4 is not what verdict.py prints: run `make p4`");
 }
 
 /// Every field of a key and every parameter of an action that the control plane writes, with its bits: "jobs.set_job.cookie 32".

@@ -1,6 +1,7 @@
 //! Worker processes and a parameter server process over the loopback.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -38,6 +39,12 @@ fn inputs(dir: &Path, lengths: &[usize]) -> Vec<PathBuf> {
 
 fn outputs(inputs: &[PathBuf]) -> Vec<Vec<u8>> {
     inputs.iter().map(|input| std::fs::read(input.with_extension("out")).unwrap()).collect()
+}
+
+fn wait_for(ps: &Ps, line: &str) {
+    while !ps.log().contains(line) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 fn all_well(ends: &[Finished]) {
@@ -147,9 +154,7 @@ fn a_server_restarted_otherwise_ends_the_session_and_says_what_differs() {
         let mut ps = Ps::start(2, &[]);
         let args = ["--coordinates", "400000", "--repeat", "100000", "--timeout", "20s"];
         let running: Vec<WorkerProcess> = (0..2).map(|w| WorkerProcess::start(ps.addr, w, &args)).collect();
-        while !ps.log().contains("session formed") {
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        wait_for(&ps, "session formed");
         std::thread::sleep(Duration::from_millis(50));
         ps.kill_and_change(workers, &flags);
         for end in running.into_iter().map(WorkerProcess::finish) {
@@ -165,9 +170,7 @@ fn a_killed_worker_is_known_within_five_seconds() {
     let ps = Ps::start(3, &[]);
     let args = ["--coordinates", "4000000", "--repeat", "100000"];
     let mut workers: Vec<WorkerProcess> = (0..3).map(|w| WorkerProcess::start(ps.addr, w, &args)).collect();
-    while !ps.log().contains("session formed") {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_for(&ps, "session formed");
     std::thread::sleep(Duration::from_millis(300));
     let mut victim = workers.remove(1);
     victim.kill();
@@ -180,15 +183,73 @@ fn a_killed_worker_is_known_within_five_seconds() {
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
+/// A worker that SIGINT or SIGTERM ends sends LEAVE, and the others name it.
+#[test]
+fn a_worker_that_a_signal_ends_leaves() {
+    for (signal, status, name) in [(Signal::INT, 130, "SIGINT"), (Signal::TERM, 143, "SIGTERM")] {
+        let ps = Ps::start(3, &[]);
+        let args = ["--coordinates", "400000", "--repeat", "100000"];
+        let mut workers: Vec<WorkerProcess> =
+            (0..3).map(|w| WorkerProcess::start(ps.addr, w, &args)).collect();
+        wait_for(&ps, "session formed");
+        std::thread::sleep(Duration::from_millis(300));
+        let leaver = workers.remove(1);
+        leaver.signal(signal);
+        let end = leaver.finish();
+        assert_eq!(end.code, Some(status), "{end:?}");
+        let error = format!("thc-worker: {name} made worker 1 leave after ");
+        assert!(end.last_error().starts_with(&error), "{end:?}");
+        assert!(
+            end.out.contains("coordinates averaged over 3 workers"),
+            "a report of what was done: {end:?}"
+        );
+        for end in workers.into_iter().map(WorkerProcess::finish) {
+            assert_eq!(end.code, Some(1), "{end:?}");
+            assert!(end.last_error().contains("worker 1 left or ended before all-reduce #"), "{end:?}");
+        }
+        // Not by the word of its host, as of a worker that is killed.
+        assert!(ps.log().contains("worker 1 has left"), "{}", ps.log());
+    }
+}
+
+/// A worker that waits for the others gives its place back when a signal or its patience ends it.
+#[test]
+fn a_worker_that_stops_waiting_gives_its_place_back() {
+    let ps = Ps::start(2, &[]);
+    let args = ["--coordinates", "1000"];
+    let worker = WorkerProcess::start(ps.addr, 0, &args);
+    wait_for(&ps, "worker 0 joined");
+    worker.signal(Signal::TERM);
+    let end = worker.finish();
+    assert_eq!(end.code, Some(143), "{end:?}");
+    assert_eq!(end.last_error(), "thc-worker: SIGTERM ended the wait for the others");
+    assert!(ps.log().contains("worker 0 has left"), "{}", ps.log());
+    let end = WorkerProcess::start(ps.addr, 1, &[&args[..], &["--join-timeout", "500ms"]].concat()).finish();
+    assert_eq!(end.code, Some(1), "{end:?}");
+    assert!(ps.log().contains("worker 1 has left"), "{}", ps.log());
+    let workers: Vec<WorkerProcess> = (0..2).map(|w| WorkerProcess::start(ps.addr, w, &args)).collect();
+    all_well(&workers.into_iter().map(WorkerProcess::finish).collect::<Vec<_>>());
+}
+
+/// A worker whose calls are done leaves, and others that go on name it.
+#[test]
+fn a_worker_that_is_done_leaves() {
+    let ps = Ps::start(2, &[]);
+    let start = |w, repeat| WorkerProcess::start(ps.addr, w, &["--coordinates", "1000", "--repeat", repeat]);
+    let (short, long) = (start(0, "2"), start(1, "3"));
+    let (short, long) = (short.finish(), long.finish());
+    assert_eq!((short.code, long.code), (Some(0), Some(1)), "{short:?} {long:?}");
+    assert!(long.last_error().contains("worker 0 left or ended before all-reduce #2"), "{long:?}");
+    assert!(ps.log().contains("worker 0 has left"), "{}", ps.log());
+}
+
 /// `--rejoin` begins again with a worker in the place of one that was killed, although the others hear of the death first.
 #[test]
 fn a_worker_takes_the_place_of_a_killed_one() {
     let ps = Ps::start(2, &[]);
     let args = ["--coordinates", "4000000", "--repeat", "40", "--rejoin"];
     let mut workers: Vec<WorkerProcess> = (0..2).map(|w| WorkerProcess::start(ps.addr, w, &args)).collect();
-    while !ps.log().contains("session formed") {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_for(&ps, "session formed");
     std::thread::sleep(Duration::from_millis(100));
     workers.pop().unwrap().kill();
     // Longer than it takes until the death is known.
@@ -204,9 +265,7 @@ fn by_quorum_the_others_go_on() {
     let ps = Ps::start(3, &["--quorum", "2"]);
     let args = ["--coordinates", "1000000", "--repeat", "60"];
     let mut workers: Vec<WorkerProcess> = (0..3).map(|w| WorkerProcess::start(ps.addr, w, &args)).collect();
-    while !ps.log().contains("session formed") {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_for(&ps, "session formed");
     let mut victim = workers.pop().unwrap();
     victim.kill();
     for end in workers.into_iter().map(WorkerProcess::finish) {

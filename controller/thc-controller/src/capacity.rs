@@ -23,7 +23,7 @@ impl Forms {
         Forms(bits.sum())
     }
 
-    /// Whether this is one of them.
+    /// Returns whether this is one of them.
     pub fn contains(self, form: Form) -> bool {
         self.iter().any(|one| one == form)
     }
@@ -88,7 +88,7 @@ pub fn room(info: &P4Info) -> Option<Room> {
     info.table("jobs").ok()?.annotation("room")?.parse().ok()
 }
 
-/// Whether a program keeps the congestion marks of slots (P46): it has the register `marks`, which Tofino's have as an extern.
+/// Returns whether a program keeps the congestion marks of slots (P46): it has the register `marks`, on Tofino as an extern.
 pub fn marks(info: &P4Info) -> bool {
     let registers = info.registers.iter().filter_map(|register| register.preamble.as_ref());
     let externs = info.externs.iter().flat_map(|kind| &kind.instances);

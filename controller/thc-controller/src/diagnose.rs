@@ -11,7 +11,7 @@ const MISSED: f64 = 2.0;
 /// Below this share of repeated packets nothing needs to be done.
 const FEW_REPEATED: f64 = 0.02;
 
-/// What the findings follow from.
+/// The facts that the findings follow from.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     /// How many workers the job has.
@@ -290,7 +290,7 @@ mod tests {
         findings(&Seen { workers: 2, places, readings, targets, refused: &[], behind: 64 })
     }
 
-    /// Of these counters, all of the last seconds.
+    /// The increase of these counters in the last seconds.
     fn find_now(places: &[JobPlace], workers: Vec<WorkerReading>) -> Vec<Finding> {
         let now = reading(workers);
         let mut then = now.clone();
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(found[0].what, "the session runs: 2 workers, 5 results");
     }
 
-    /// What was dropped long ago is no problem any more, and what a target counts anew is recent.
+    /// Packets dropped long ago are no problem any more, and a counter that a target began anew is recent.
     #[test]
     fn what_is_past_is_no_problem() {
         let dropped = |packets| {

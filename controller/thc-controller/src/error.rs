@@ -132,7 +132,7 @@ pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     message
 }
 
-/// Whether an error contains an I/O error of such a kind, at any depth.
+/// Returns whether an error contains an I/O error of such a kind, at any depth.
 #[must_use]
 pub fn has_io(
     error: &(dyn std::error::Error + 'static),

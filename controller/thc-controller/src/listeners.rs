@@ -26,7 +26,7 @@ const MAX_READERS: usize = 64;
 /// Requests at a time on each connection.
 const MAX_REQUESTS: u32 = 64;
 
-/// Where a controller that runs can be asked.
+/// The addresses at which a running controller answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// The service.

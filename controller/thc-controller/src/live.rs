@@ -31,7 +31,7 @@ pub struct Heard {
 /// A target.
 #[derive(Clone, Debug, Default)]
 pub struct TargetView {
-    /// Whether it is there and this controller is its primary one.
+    /// `true` if the target answers and this controller is its primary one.
     pub connected: bool,
     /// The packets that it does, as it has said.
     pub forms: Option<Forms>,
@@ -136,7 +136,7 @@ pub async fn read_jobs(
             for (cell, (value, _)) in worker.events.iter_mut().zip(events.by_ref()) {
                 *cell = value;
             }
-            // Where cells are behind what counts drops, two of these are events.
+            // Where a program counts drops in front of its cells, two of these are events.
             let seen_by_cells: Vec<u64> = events.by_ref().take(2).map(|(value, _)| value).collect();
             for (cell, (value, _)) in worker.drops[FIRST_OF_WORKER..].iter_mut().zip(drops.by_ref()) {
                 *cell = value;

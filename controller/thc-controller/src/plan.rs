@@ -55,7 +55,7 @@ pub(crate) fn target_rows_except(
     if target.at.is_ipv4() {
         desired.row(schema, &OwnArpRow { address: target.at.ip(), mac: target.mac })?;
     }
-    // What is for the aggregator but unknown to it must not be flooded.
+    // Packets to the aggregator of an unknown kind must not be flooded.
     desired.row(schema, &StationRow { mac: Some(target.mac), action: StationAction::Drop })?;
     desired.row(schema, &StationRow { mac: None, action: StationAction::Flood(FLOOD) })?;
     for &(mac, port) in &target.ports.stations {
@@ -193,7 +193,7 @@ fn session(
     )
 }
 
-/// Where a rack's sums go: to the port of the root that has the slot.
+/// The port of a rack's sums: that of the root that has the slot.
 fn rows_of_rack(
     target: &TargetConfig,
     desired: &mut SwitchRows,

@@ -30,7 +30,7 @@ pub enum Passes {
     },
 }
 
-/// Where a lookup table's values are written.
+/// The place of a lookup table's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookups {
     /// One row of `lookup`, by the table's id.
@@ -49,11 +49,11 @@ pub enum Lookups {
 pub struct ProgramShape {
     /// How packets go on.
     pub passes: Passes,
-    /// Where lookup tables go.
+    /// The place of lookup tables.
     pub lookups: Lookups,
-    /// Whether answers take the aggregator's addresses from a table.
+    /// `true` if answers take the aggregator's addresses from a table.
     pub source: bool,
-    /// Whether a table tells the ports by which packets come back.
+    /// `true` if a table has the ports by which packets come back.
     pub loopback: bool,
     /// Its capacity; the number of data slots depends on the ports if passes have cells.
     capacity: Capacity,
@@ -119,7 +119,7 @@ impl ProgramShape {
         })
     }
 
-    /// Whether to read all cells of a counter at once: the control plane of a chip updates the whole counter
+    /// Returns whether to read all cells of a counter at once: the control plane of a chip updates the whole counter
     /// for each request, so many requests for one cell cost far more. Software servers answer for the
     /// requested cells only.
     #[must_use]
@@ -311,7 +311,7 @@ mod tests {
         assert!(rows.iter().all(firsts));
     }
 
-    /// Of fewer queues than passes, neighbours share one; of one, all do.
+    /// With fewer queues than passes neighbours share one; with one queue all do.
     #[test]
     fn queues_are_shared_where_there_are_too_few() {
         let mut passes: Vec<(u8, u16, u32)> = (0..16).map(|pass| (pass, 68, 512 * u32::from(pass))).collect();

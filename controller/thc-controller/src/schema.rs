@@ -54,14 +54,14 @@ impl Schema {
         &self.info
     }
 
-    /// Whether a switch's program has the same tables, actions and counters, by the same numbers.
+    /// Returns whether a switch's program has the same tables, actions and counters, by the same numbers.
     pub fn has_tables_of(&self, other: &P4Info) -> bool {
         fn plain(info: &P4Info) -> P4Info {
             let mut info = info.clone();
             let preambles = info.tables.iter_mut().map(|table| &mut table.preamble);
             let preambles = preambles.chain(info.actions.iter_mut().map(|action| &mut action.preamble));
             let preambles = preambles.chain(info.counters.iter_mut().map(|counter| &mut counter.preamble));
-            // What a switch says of itself is among annotations.
+            // A switch describes itself in annotations.
             preambles.flatten().for_each(|preamble| preamble.annotations.clear());
             info
         }
@@ -86,7 +86,7 @@ impl Schema {
         WRITTEN.iter().filter_map(|name| self.table(name).ok()).chain(self.lookups().map(Table::id))
     }
 
-    /// Whether each row of a table has a meter of its own.
+    /// Returns whether each row of a table has a meter of its own.
     pub fn has_meters(&self, table: u32) -> bool {
         let of_table = |meter: &DirectMeter| meter.direct_table_id == table;
         self.info.direct_meters.iter().any(of_table)

@@ -1,4 +1,4 @@
-//! A job as operators declare it and as clients are told of it: a `[[job]]` section, in TOML everywhere.
+//! A job as operators declare it and as clients read it: a `[[job]]` section, in TOML everywhere.
 
 use crate::error::{ControllerError, value};
 use clap::Args;

@@ -32,7 +32,7 @@ const MOST_NORM_SLOTS: u32 = 256;
 pub struct JobSpec {
     /// All keys, secrets included.
     pub section: JobSection,
-    /// Where its servers are, if each has a share of its slots.
+    /// The places of its servers, if each has a share of its slots.
     #[serde(skip_serializing_if = "Option::is_none")]
     shared: Option<ShareServers>,
     /// The job in the form for an aggregator and its workers, still without the table's number.
@@ -66,7 +66,7 @@ impl PartialEq for JobSpec {
     }
 }
 
-/// Where the servers of a job are that have a share of its slots each.
+/// The places of the servers that have a share of a job's slots each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShareServers {
     /// The address of each share.
@@ -181,17 +181,17 @@ impl JobSpec {
         RowCounts { members: workers, addresses: workers + roots, job_tables, roots }
     }
 
-    /// Whether each of its targets has a share of its slots.
+    /// Returns whether each of its targets has a share of its slots.
     pub fn is_shared(&self) -> bool {
         !self.section.servers.is_empty()
     }
 
-    /// Whether this target has its sessions from the first one.
+    /// Returns whether this target has its sessions from the first one.
     pub fn follows_at(&self, target: &str) -> bool {
         self.section.servers.first().is_some_and(|first| first != target)
     }
 
-    /// Whether every packet of every worker comes into a sum: only then do their counts say who is behind.
+    /// Returns whether every packet of every worker comes into a sum: only then do counts show which worker is behind.
     pub fn waits_for_all(&self) -> bool {
         let config = self.config();
         self.section.policy() == PolicyName::Reliable && config.quorum == config.workers
@@ -225,7 +225,7 @@ fn fill(asked: JobOptions, setup: &JobSetup, without_racks: bool) -> JobOptions 
 }
 
 fn table_options(table: &Table) -> TableOptions {
-    // Of 8 bits there is one table.
+    // There is one table of 8 bits.
     let chosen = table.bits < 8;
     TableOptions {
         bits: Some(table.bits.into()),
@@ -258,7 +258,7 @@ fn validate(
     Ok(setup)
 }
 
-/// Where the job's target stands, by the checks that a server's own options go through. How many ports a target has
+/// The place of the job's target, by the checks that a server's own options go through. How many ports a target has
 /// that has all slots is its agent's affair.
 fn server_place(shared: Option<&ShareServers>, rack: Option<&RackPlace>) -> Result<ServerPlace, ConfigError> {
     let usable = |text: &str| resolve(text).ok();
@@ -367,7 +367,7 @@ mod tests {
         }
     }
 
-    /// What is kept of a job makes the same job.
+    /// A job that was stored and read back is the same.
     #[test]
     fn a_file_makes_its_job_again() {
         for text in [
@@ -393,7 +393,7 @@ mod tests {
         }
     }
 
-    /// What a job is shown as makes the same job again, but for its secrets.
+    /// The section that `job show` prints makes the same job again, but for its secrets.
     #[test]
     fn a_section_makes_its_job_again() {
         for text in ["workers = 4\ncookie = 5", "workers = 6\ncookie = \"0x5\""] {

@@ -34,7 +34,7 @@ pub struct TargetHandle {
 #[derive(Debug)]
 pub struct ControllerState {
     store: Mutex<Store>,
-    /// Where the store is kept.
+    /// The path of the state file.
     file: Arc<StateFile>,
     views: Mutex<BTreeMap<String, TargetView>>,
     reports: Mutex<BTreeMap<(String, u8), WorkerReport>>,

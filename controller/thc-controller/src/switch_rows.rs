@@ -125,7 +125,7 @@ impl SwitchRows {
         self.groups.insert(number.into(), group);
     }
 
-    /// Whether there are rows of this table.
+    /// Returns whether there are rows of this table.
     #[must_use]
     pub(crate) fn has_rows_of(&self, table: u32) -> bool {
         self.entries.keys().any(|(of, _)| *of == table)
@@ -298,7 +298,7 @@ fn disturbed_jobs(
         let (Some(desired), Some(job), Some(id)) = (mine.get(key), number(key, 0), key.1.get(1)) else {
             continue;
         };
-        // Where lookup tables have numbers of the chip's, the row says which.
+        // The row has the chip's number of the lookup table, where the program has such numbers.
         let whose = schema.param(desired, "lookup").unwrap_or(&id.1);
         if changed.contains(whose) || desired != entry {
             disturbed.insert(job);
@@ -468,7 +468,7 @@ mod tests {
             matches!(one.without_shared_lookups(&two, &schema).unwrap(), Cow::Borrowed(rows) if rows.len() == 1)
         );
         assert_eq!(two.changes(&one, &schema).unwrap().into_updates().len(), 1);
-        // What was read from a switch is rows, and compared with all of them.
+        // Rows that were read from a switch are compared with all of them.
         let read = SwitchRows::read(all.into_iter().filter_map(|update| update.entity).collect());
         assert!(one.changes(&read, &schema).unwrap().into_updates().is_empty());
         // Other values of one of them.

@@ -105,7 +105,7 @@ impl Rounding {
         Self { k0: key as u32, k1: (key >> 32) as u32, stratum: 0 }
     }
 
-    /// The same stream in a [stratum](Self::stratum).
+    /// This stream in a [stratum](Self::stratum).
     #[cfg(test)]
     pub(crate) const fn in_stratum(self, stratum: u32) -> Self {
         Self { stratum, ..self }

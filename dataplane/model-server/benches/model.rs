@@ -157,7 +157,7 @@ fn streams(len: usize, turns: usize, figures: &mut Vec<Figure>) {
         assert!(x.iter().zip(&first).all(|(a, b)| (a - b).abs() <= step));
         let mut gradient = vec![0.25; len];
         gradient[0] = -0.25;
-        client.push(&gradient, Push::bits(bits)).unwrap();
+        let _ = client.push(&gradient, Push::bits(bits)).unwrap();
         client.pull(&mut x, Pull::default()).unwrap();
         assert!(x.iter().zip(&first).skip(1).all(|(a, b)| (a - b + 0.125).abs() <= 0.01));
         let mut other = Client::open(config(1), &name, spec).unwrap();
@@ -165,7 +165,7 @@ fn streams(len: usize, turns: usize, figures: &mut Vec<Figure>) {
         other.pull(&mut theirs, Pull::default()).unwrap();
         // A pull of the version that the worker has would be a flag: another worker changes it.
         let change = || {
-            other.push(&gradient, Push::bits(bits)).unwrap();
+            let _ = other.push(&gradient, Push::bits(bits)).unwrap();
         };
         figures.push(compare_after(
             &format!("pull {bits} bits over loopback"),
@@ -177,7 +177,7 @@ fn streams(len: usize, turns: usize, figures: &mut Vec<Figure>) {
             },
         ));
         figures.push(compare(&format!("push {bits} bits over loopback"), &first, turns, || {
-            other.push(&gradient, Push::bits(bits)).unwrap();
+            let _ = other.push(&gradient, Push::bits(bits)).unwrap();
         }));
         figures.push(compare(&format!("push and pull {bits} bits over loopback"), &first, turns, || {
             other.push_pull(&gradient, Push::bits(bits), &mut theirs, Pull::default()).unwrap();

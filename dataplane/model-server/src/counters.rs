@@ -1,4 +1,4 @@
-//! What a server counts, and the reasons for which it refuses.
+//! The counters of a server, and the reasons for which it refuses a request.
 
 use std::collections::BTreeMap;
 

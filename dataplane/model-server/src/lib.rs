@@ -23,7 +23,8 @@
 //! let mut x = vec![0.0; 1000];
 //! client.pull(&mut x, Pull::default())?;
 //! let gradient = x.clone(); // of ½‖x‖²
-//! client.push(&gradient, Push::bits(8))?;
+//! let pushed = client.push(&gradient, Push::bits(8))?;
+//! assert!(pushed.refused.is_empty());
 //! # Ok::<(), thc_model::ModelError>(())
 //! ```
 #![deny(unsafe_code)]

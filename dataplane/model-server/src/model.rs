@@ -20,10 +20,10 @@ pub(crate) struct SharedShard {
     pub changed: watch::Sender<()>,
     /// Held while its file is written, so that an older state never replaces a newer one.
     file: Mutex<()>,
-    /// What its file has: version, and epoch (both 0 without one).
+    /// Version and epoch of its file (both 0 without one).
     durable: AtomicU64,
     durable_epoch: AtomicU64,
-    /// How many values and gradients came, which the version does not tell, and how many of them the file has.
+    /// The number of values and gradients that came, which differs from the version, and how many of them the file has.
     values: AtomicU64,
     durable_values: AtomicU64,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Model {
     pub spec: Arc<Spec>,
     pub shards: Vec<SharedShard>,
     folder: Option<Folder>,
-    /// Whether the model was deleted: none of its files is written any more.
+    /// `true` if the model was deleted: none of its files is written any more.
     retired: AtomicBool,
 }
 
@@ -90,7 +90,7 @@ impl Model {
         Ok(Some(Self::new(spec, Some(folder), states)))
     }
 
-    /// Whether what a worker is told of epoch `epoch` of a shard will still be so after a restart.
+    /// Returns whether the state of epoch `epoch` of a shard survives a restart.
     pub fn is_durable(&self, number: usize, epoch: u64) -> bool {
         self.folder.is_none() || self.shards[number].durable_epoch.load(Ordering::Acquire) >= epoch
     }
@@ -100,7 +100,7 @@ impl Model {
         self.shards[number].values.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether a value or a gradient came that the file does not have.
+    /// Returns whether a value or a gradient came that the file does not have.
     pub fn owes(&self, number: usize) -> bool {
         let shared = &self.shards[number];
         self.folder.is_some()

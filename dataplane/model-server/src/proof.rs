@@ -31,7 +31,7 @@ pub(crate) fn check(secret: &Secret) -> Result<(), String> {
     ))
 }
 
-/// The key of stateless resets. It is made of the jobs' secrets and not of chance: a restarted server can tell workers of
+/// The key of stateless resets. It is derived from the jobs' secrets, and is not random: a restarted server can inform workers of
 /// the one before that their connections are gone, at their next packet and not after a silence.
 pub(crate) fn reset_key<'a>(secrets: impl Iterator<Item = &'a Secret>) -> hmac::Key {
     let signed = secrets.map(|secret| hmac::sign(&key(secret), b"thc-model reset"));

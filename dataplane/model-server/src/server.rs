@@ -47,7 +47,7 @@ impl ModelServer {
         server.transport_config(Arc::new(strange));
         let reset_key = proof::reset_key(config.jobs.iter().map(|job| &job.secret));
         let mut own = accept_longest(EndpointConfig::new(Arc::new(reset_key)));
-        // Numbers of connections that, unlike quinn's usual ones, do not tell which life of a server they are of.
+        // Numbers of connections that, unlike quinn's usual ones, do not depend on the incarnation of the server.
         own.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(8)));
         let socket = |error: std::io::Error| ModelError::Socket {
             address: config.listen.to_string(),

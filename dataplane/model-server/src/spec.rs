@@ -185,7 +185,7 @@ impl Spec {
         [true, snapshots, corrected, accelerated, accelerated, moments > 0, moments > 1]
     }
 
-    /// What of shard `number` has one scale; nothing: all of it.
+    /// The parts of shard `number` with a scale each; if empty, the shard has one scale.
     #[must_use]
     pub fn blocks(&self, number: usize) -> Vec<TensorBlock> {
         let range = self.range(number);
@@ -205,7 +205,7 @@ impl Spec {
         from as usize..(from + u64::from(self.shard)).min(self.coordinates) as usize
     }
 
-    /// Whether the model has snapshots.
+    /// Returns whether the model has snapshots.
     pub(crate) fn snapshots(&self) -> bool {
         self.epoch.is_some()
     }

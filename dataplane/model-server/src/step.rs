@@ -74,7 +74,7 @@ impl Proximal {
         s.max(self.lower).min(self.upper)
     }
 
-    /// Whether steps along directions of at most `longest` surely leave all numbers within ±[`LARGEST`]. The proximal step
+    /// Returns whether steps along directions of at most `longest` leave all numbers within ±[`LARGEST`]. The proximal step
     /// makes no number larger unless the box lies out of range. Half is room for rounding.
     fn reaches(&self, v: &[f32], longest: f64) -> bool {
         let reach = f64::from(norm::max_abs(v)) + f64::from(self.rate) * longest;
@@ -85,7 +85,7 @@ impl Proximal {
             && self.upper >= -LARGEST
     }
 
-    /// Whether [`Self::advance`] leaves every number finite and within ±[`LARGEST`].
+    /// Returns whether [`Self::advance`] leaves every number finite and within ±[`LARGEST`].
     #[must_use]
     fn keeps(&self, v: &[f32], zeta: &[f32], gradient: &[f32]) -> bool {
         if !self.rate.is_finite() {
@@ -120,7 +120,7 @@ fn max_abs(x: &[f32]) -> f64 {
     f64::from(norm::max_abs(x))
 }
 
-/// What the server makes of gradients. u is a push, with correction plus the full-batch gradient.
+/// How the server applies gradients. u is a push, with correction plus the full-batch gradient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Optimizer {
@@ -170,7 +170,7 @@ impl Optimizer {
         }
     }
 
-    /// Whether [`Self::advance`] leaves every number finite and within ±[`LARGEST`]: exactly for SGD, and by a bound for the
+    /// Returns whether [`Self::advance`] leaves every number finite and within ±[`LARGEST`]: exact for SGD, and by a bound for the
     /// others, which refuses only what is within a factor of a few of that. The step comes after `before` others; `m` is the
     /// optimizer's first vector.
     pub(crate) fn keeps(
@@ -278,7 +278,7 @@ mod tests {
         assert!(!overflown.keeps(&[0.0], &[0.0], &[]));
         let still = Proximal::new(&Prox { bounds: Some((-1.0, 1.0)), ..Prox::default() }, 0.0);
         assert!(!still.keeps(&[0.0], &[f32::MAX], &[f32::MAX]));
-        // What the box holds is in range, however long the step.
+        // Numbers in the box are in range, however long the step.
         let boxed = Proximal::new(&Prox { bounds: Some((-1.0, 1.0)), ..Prox::default() }, 1.0);
         assert!(boxed.keeps(&[0.0], &[f32::MAX], &[]));
         let far = Proximal::new(&Prox { bounds: Some((2e37, 3e37)), ..Prox::default() }, 1.0);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is foreseen to stay in range does, and what is not does not.
+        /// Steps predicted to stay in range do, and others do not.
         #[test]
         fn range_is_foreseen(
             numbers in prop::collection::vec((-1.1e37_f32..1.1e37, any::<f32>(), any::<f32>()), 1..20),

@@ -80,7 +80,7 @@ impl Folder {
         replace(&file, &text)
     }
 
-    /// `None` for a model that was being made when the server died: nobody was told that it exists.
+    /// `None` for a model that was being made when the server died: no worker knows of it.
     pub fn read_spec(&self) -> Result<Option<Spec>, ModelError> {
         let file = self.spec_file();
         let text = match fs::read(&file) {
@@ -94,7 +94,7 @@ impl Folder {
         Ok(Some(spec))
     }
 
-    /// What is said of a shard that is not written any more.
+    /// The error of a shard that is not written any more.
     pub fn shard_error(&self, number: u32, reason: Reason) -> ModelError {
         ModelError::State { path: self.shard_file(number), reason: reason.message().to_owned() }
     }
@@ -151,7 +151,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     path.parent().map_or(Ok(()), sync_folder)
 }
 
-/// What is in front of a file's vectors.
+/// The header in front of a file's vectors.
 #[derive(Serialize, Deserialize)]
 struct Head {
     phase: Phase,

@@ -36,7 +36,7 @@ impl From<Tensor> for (u64, u8) {
     }
 }
 
-/// What of a tensor has one scale.
+/// The part of a tensor that has one scale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorBlock {
     /// Which coordinates.
@@ -54,7 +54,7 @@ pub fn blocks(tensors: &[Tensor], range: &Range<u64>) -> Vec<TensorBlock> {
     for tensor in tensors {
         let (from, to) = (begin.max(range.start), (begin + tensor.length).min(range.end));
         begin += tensor.length;
-        // What is not rounded has no scale: it needs no blocks.
+        // A tensor that is not rounded has no scale, and needs no blocks.
         let size = if tensor.bits == EXACT { u64::MAX } else { BLOCK as u64 };
         let mut at = from;
         while at < to {

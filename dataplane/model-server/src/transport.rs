@@ -20,7 +20,7 @@ const STREAM_WINDOW: u32 = 1 << 20;
 pub(crate) const WINDOW: u32 = 8 << 20;
 /// A connection that is silent for so long is gone; workers are heard every two seconds.
 const SILENCE: Duration = Duration::from_secs(10);
-/// What the kernel is asked to keep of a socket each way, in bytes: it grants what `net.core.rmem_max` and `wmem_max` allow.
+/// The buffer to ask the kernel for, each way, in bytes: it grants what `net.core.rmem_max` and `wmem_max` allow.
 const BUFFER: usize = 4 << 20;
 
 /// Bounds the memory that a peer may take up by windows, streams before it is known, and idle time.

@@ -179,7 +179,7 @@ pub(crate) async fn read_frame(
     tokio::time::timeout(patience, body).await.unwrap_or(Err(NoFrame::TooLate))
 }
 
-/// Whether a name may be one of a job or model: it is also one of a folder.
+/// Returns whether a name may be one of a job or model: it is also one of a folder.
 pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= MAX_NAME

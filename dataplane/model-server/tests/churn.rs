@@ -62,7 +62,9 @@ fn step(client: &mut Client) -> usize {
             stamp.version
         );
     }
-    client.push(&[1.0; LEN], Push::bits(32)).unwrap().accepted_shards
+    let pushed = client.push(&[1.0; LEN], Push::bits(32)).unwrap();
+    assert!(pushed.delay <= u64::from(WORKERS), "{pushed:?}");
+    pushed.accepted_shards
 }
 
 /// A worker process, until it is killed or its standard input ends.

@@ -29,7 +29,7 @@ fn a_model_is_listed_shown_and_deleted() {
     client.initialise(&x).unwrap();
     for _ in 0..3 {
         client.pull(&mut x, Pull::default()).unwrap();
-        client.push(&[1.0; LEN], Push::bits(32)).unwrap();
+        let _ = client.push(&[1.0; LEN], Push::bits(32)).unwrap();
     }
     let (status, text) = admin(&["list"]);
     let row: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();

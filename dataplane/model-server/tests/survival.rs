@@ -53,7 +53,7 @@ fn work(config: ClientConfig, spec: &Spec, stop: &AtomicBool, pushes: &AtomicU64
                 }
             }
         } else if pulled.is_running() {
-            client.push(&gradient, Push::bits(32)).unwrap();
+            let _ = client.push(&gradient, Push::bits(32)).unwrap();
             pushes.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -142,7 +142,7 @@ fn what_was_stopped_in_order_loses_nothing() {
             let pulled = client.pull(&mut x, Pull::default()).unwrap();
             check(&x, &pulled.shards, 100);
             assert!(pulled.stamps().all(|stamp| stamp.version == version));
-            client.push(&[1.0; 1000], Push::bits(32)).unwrap();
+            let _ = client.push(&[1.0; 1000], Push::bits(32)).unwrap();
             version += 1;
         }
         running.shutdown().unwrap();

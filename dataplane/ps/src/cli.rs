@@ -54,7 +54,8 @@ those of Job in its [[job]] sections, those of DPDK in a [dpdk] section, without
 
 Output: `ready ADDRESS:PORT` on stdout once workers can join, and before it `p4runtime
 ADDRESS:PORT` if that is served; events on stderr (RUST_LOG=debug for more); totals on stdout
-after SIGTERM or Ctrl-C.
+after SIGTERM or Ctrl-C. Nothing is read anew at SIGHUP, which ends it at once, unless nohup
+started it.
 Exit status: 0 stopped by a signal; 1 cannot serve, for example because the port is in use; 2
 wrong flags or configuration.";
 

@@ -21,11 +21,11 @@ use crate::shards::Shards;
 use crate::state::{ServerState, SessionView};
 use thc_config::job::cookie;
 
-/// How often the thread looks whether workers live and whether the server stops.
+/// The period in which the thread checks which workers live, and whether the server stops.
 const TICK: Duration = Duration::from_millis(50);
-/// How often members hear that one of them is gone.
+/// The period in which members hear that one of them is gone.
 const NOTIFY: Duration = Duration::from_millis(200);
-/// How many log lines about coming and leaving workers are written at once, and how often one after that,
+/// The log lines about coming and leaving workers that are written at once, and the time between further ones,
 /// since anybody can cause them.
 const LINES: u32 = 100;
 const LINE_EVERY: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Whether a line may be logged now; says before it how many were not.
+    /// Returns whether a line may be logged now, and logs before it how many were left out.
     fn allow(&mut self, now: Duration) -> bool {
         if self.whole.saturating_sub(now) + LINE_EVERY > LINE_EVERY * LINES {
             self.left_out += 1;
@@ -159,7 +159,7 @@ impl Control {
             |job, worker| watch.silence(liveness, job, worker, now),
             cookie::random,
         );
-        // Of a rack: what its root says is of nobody here.
+        // At a rack: packets of its root are about none of its own workers.
         let header = if header.kind == Kind::Join || header.kind == Kind::Leave {
             header
         } else {
@@ -172,7 +172,7 @@ impl Control {
         if removed && header.kind == Kind::Refused && self.lines.allow(now) {
             tracing::info!("job {}: re-forming, because the root's session is over", header.job);
         }
-        self.note(now, &header, packet.source(), removed);
+        self.record(now, &header, packet.source(), removed);
         self.act(now, actions, packet);
         if let Some(view) = self.views.get(&header.job) {
             self.shared.show(header.job, *view);
@@ -200,7 +200,7 @@ impl Control {
     }
 
     fn act(&mut self, now: Duration, actions: Vec<Action>, packet: &ControlPacket) {
-        // What changes goes before what is sent, so that nobody is told of what is not yet so.
+        // Changes are made before packets are sent that report them.
         let (sends, changes): (Vec<_>, Vec<_>) =
             actions.into_iter().partition(|action| matches!(action, Action::Send(..)));
         let resuming = claims(packet.bytes());
@@ -217,7 +217,7 @@ impl Control {
         }
     }
 
-    /// Tells the shards what has changed. Whether all followed.
+    /// Has the shards follow a change. Returns whether all did.
     fn change(&mut self, now: Duration, action: Action, resuming: Option<u32>) -> bool {
         match action {
             Action::Install(config, members) => {
@@ -267,7 +267,7 @@ impl Control {
         place.unwrap_or_default() as u16
     }
 
-    /// Writes rows. Whether the shards followed.
+    /// Writes rows. Returns whether the shards followed.
     fn write(&self, changes: impl IntoIterator<Item = RowChange>) -> bool {
         let mut forwarding = self.forwarding.lock();
         for change in changes {
@@ -297,8 +297,8 @@ impl Control {
         self.shards.send(from, to, bytes);
     }
 
-    /// Notes and logs how a job's session stands after a packet.
-    fn note(&mut self, now: Duration, header: &Header, from: Peer, removed: bool) {
+    /// Records and logs the state of a job's session after a packet.
+    fn record(&mut self, now: Duration, header: &Header, from: Peer, removed: bool) {
         let (Some((joined, running)), Some(view)) =
             (self.registry.status(header.job), self.views.get_mut(&header.job))
         else {
@@ -309,7 +309,6 @@ impl Control {
         let kind = if view.joined == joined && view.running == running { None } else { Some(header.kind) };
         view.joined = joined;
         view.running = running;
-        // Nothing to say, or too much was said.
         let Some(kind) = kind.filter(|_| self.lines.allow(now)) else { return };
         if removed && !running && kind == Kind::Leave {
             tracing::info!("job {}: session ended, all workers have left", header.job);

@@ -16,7 +16,7 @@ pub trait PacketHandler {
     fn handle(&mut self, origin: Origin, packet: &[u8], sink: &mut impl Sink);
 
     /// Prefetches memory for a packet, not yet checked, that is handled soon.
-    fn expect(&self, packet: &[u8]) {
+    fn prefetch(&self, packet: &[u8]) {
         let _ = packet;
     }
 }
@@ -125,10 +125,10 @@ const _: () = assert!(RUNS <= u32::BITS as usize);
 fn take_turns(runs: &[&Run<'_>], handler: &mut impl PacketHandler, sink: &mut impl Sink) {
     // One packet of each slot is enough.
     let one = |number| runs.iter().find_map(|run| run.datagram(number));
-    (0..AHEAD).filter_map(one).for_each(|packet| handler.expect(packet));
+    (0..AHEAD).filter_map(one).for_each(|packet| handler.prefetch(packet));
     for number in 0..runs.iter().map(|run| run.len()).max().unwrap_or(0) {
         if let Some(packet) = one(number + AHEAD) {
-            handler.expect(packet);
+            handler.prefetch(packet);
         }
         for run in runs {
             if let Some(packet) = run.datagram(number) {
@@ -170,7 +170,7 @@ impl<H: PacketHandler, F: FnMut(SendFailure)> Answers for AtDevice<'_, H, F> {
 
     #[inline]
     fn prefetch(&self, packet: &[u8]) {
-        self.handler.expect(packet);
+        self.handler.prefetch(packet);
     }
 }
 

@@ -15,14 +15,15 @@ use crate::shards::Shards;
 use crate::state::SessionView;
 use crate::stats::JobSummary;
 
-/// The rows, and the view of them that the shards hold.
+/// The rows, and the view of them that the shards have.
 #[derive(Debug)]
 pub struct Forwarding {
     program: &'static Program,
     store: Arc<Store>,
     /// Bytes that jobs may take.
     memory_limit: usize,
-    told: View,
+    /// The view at the last commit.
+    committed: View,
     /// The levels of static jobs among racks, which no row has.
     levels: Levels,
     /// The tables that may be in slots.
@@ -48,7 +49,7 @@ impl SharedForwarding {
             program: Program::get(),
             store: Arc::default(),
             memory_limit,
-            told: View::default(),
+            committed: View::default(),
             levels: Levels::new(),
             used: Used::default(),
             renewed: BTreeSet::new(),
@@ -106,7 +107,7 @@ impl Forwarding {
     pub fn check(&self, job: Option<JobId>) -> Result<(), JobConfigError> {
         let held = Held {
             memory: (self.memory_limit, self.shards.count()),
-            told: &self.told,
+            committed: &self.committed,
             used: &self.used,
             renewed: &self.renewed,
         };
@@ -122,7 +123,7 @@ impl Forwarding {
     /// The jobs to report: those that run, and the last job of each index that no job has now.
     #[must_use]
     pub fn jobs(&self) -> Vec<JobSummary> {
-        let running = self.told.jobs.values().map(|view| self.summary(view));
+        let running = self.committed.jobs.values().map(|view| self.summary(view));
         running.chain(self.ended.values().cloned()).collect()
     }
 
@@ -145,10 +146,10 @@ impl Forwarding {
     #[must_use]
     pub fn commit(&mut self) -> bool {
         let new = View::new(self.program, &self.store, &self.levels);
-        let changes = self.told.changes_to(&new, &std::mem::take(&mut self.renewed));
+        let changes = self.committed.changes_to(&new, &std::mem::take(&mut self.renewed));
         for view in &changes.jobs {
             let job = view.config.job;
-            if changes.gone.contains(&job) || !self.told.jobs.contains_key(&job) {
+            if changes.gone.contains(&job) || !self.committed.jobs.contains_key(&job) {
                 *self.begun.entry(view.index).or_default() += 1;
             }
         }
@@ -157,7 +158,7 @@ impl Forwarding {
         if !changes.is_empty() && !self.shards.follow(changes) {
             return false;
         }
-        for old in self.told.jobs.values() {
+        for old in self.committed.jobs.values() {
             let mut summary = self.summary(old);
             summary.view = SessionView { running: false, joined: 0, ..summary.view };
             self.ended.insert(old.index, summary);
@@ -165,7 +166,7 @@ impl Forwarding {
         for view in new.jobs.values() {
             self.ended.remove(&view.index);
         }
-        self.told = new;
+        self.committed = new;
         true
     }
 }

@@ -37,7 +37,7 @@ fn describe(job: &JobSetup) -> String {
         config.workers,
         first.bits,
         first.granularity,
-        // As many digits as anybody reads.
+        // Six digits, since the search for tables returns fractions with noise in the others.
         Fraction((first.fraction * 1e6).round() / 1e6),
         config.data_slots
     );

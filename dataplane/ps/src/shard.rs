@@ -120,7 +120,7 @@ impl PacketHandler for Sorter<'_> {
     }
 
     #[inline]
-    fn expect(&self, packet: &[u8]) {
+    fn prefetch(&self, packet: &[u8]) {
         self.aggregator.prefetch(packet);
     }
 }

@@ -98,9 +98,9 @@ impl Shards {
     #[must_use]
     pub fn try_send(&self, from: Option<IpAddr>, to: Peer, packet: Vec<u8>) -> bool {
         if let Some(from) = from.filter(|_| lets_in(&packet)) {
-            let told =
+            let sent =
                 |shard: &Sender<ShardCommand>| shard.try_send(ShardCommand::AnswerFrom(from, to)).is_ok();
-            if !self.commands.iter().all(told) {
+            if !self.commands.iter().all(sent) {
                 return false;
             }
         }

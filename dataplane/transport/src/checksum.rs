@@ -203,13 +203,13 @@ mod avx512 {
 mod tests {
     use super::*;
 
-    /// Each instruction set that the processor has, on bytes at the edges of what 16 and 32 bits hold.
-    #[cfg(target_arch = "x86_64")]
     /// Returns whether `payload` still belongs to `written`.
     fn verify(from: Peer, to: Peer, payload: &[u8], written: u16) -> bool {
         fold(sum(from, to, payload) + u64::from(written)) == 0xffff
     }
 
+    /// Each instruction set that the processor has, on bytes at the edges of what 16 and 32 bits hold.
+    #[cfg(target_arch = "x86_64")]
     #[test]
     fn every_instruction_set_sums_alike() {
         let mut sums: Vec<unsafe fn(&[u8]) -> u64> = Vec::new();

@@ -67,8 +67,8 @@ pub fn resolve(text: &str) -> io::Result<Peer> {
 pub struct Origin {
     /// Its sender.
     pub from: Peer,
-    /// The address of this host to which it was sent: `None` if there is only one, or if the backend was not
-    /// told to look.
+    /// The address of this host to which it was sent: `None` if there is only one, or if the backend does
+    /// not look.
     pub at: Option<IpAddr>,
     /// The low two bits of IPv4's TOS byte or IPv6's traffic class (ECN, RFC 3168); 0 if
     /// the backend does not read it.

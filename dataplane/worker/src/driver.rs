@@ -9,7 +9,7 @@ use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 use thc_transport::{RetainedTx, Waker};
 
@@ -26,6 +26,8 @@ pub(crate) struct Driver<I: RetainedTx> {
     closing: AtomicBool,
     /// Set when the session is to be given up, until it is.
     giving_up: AtomicBool,
+    /// Set, from outside, when this session and every later one are to be given up.
+    stop: Arc<AtomicBool>,
     /// What the first panic said.
     panicked: OnceLock<String>,
 }
@@ -33,13 +35,14 @@ pub(crate) struct Driver<I: RetainedTx> {
 impl<I: RetainedTx> Driver<I> {
     /// # Errors
     /// The process has no file descriptors left.
-    pub fn new(mut engine: Engine<I>) -> io::Result<Driver<I>> {
+    pub fn new(mut engine: Engine<I>, stop: Arc<AtomicBool>) -> io::Result<Driver<I>> {
         Ok(Driver {
             waker: engine.io_mut().waker()?,
             engine: Mutex::new(engine),
             foreground: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
             giving_up: AtomicBool::new(false),
+            stop,
             panicked: OnceLock::new(),
         })
     }
@@ -75,11 +78,13 @@ impl<I: RetainedTx> Driver<I> {
     /// by one step.
     fn drive(&self, engine: &mut Engine<I>, lent: &mut Borrowed<'_>, until: impl Fn() -> bool) {
         if engine.pending_calls() > 0 {
-            engine.run(lent, || self.giving_up.load(Ordering::SeqCst) || until());
+            let gives_up = || self.giving_up.load(Ordering::SeqCst) || self.stop.load(Ordering::SeqCst);
+            engine.run(lent, || gives_up() || until());
         } else {
             engine.step(lent);
         }
-        if self.giving_up.swap(false, Ordering::SeqCst) && engine.failure().is_none() {
+        let given_up = self.giving_up.swap(false, Ordering::SeqCst) || self.stop.load(Ordering::SeqCst);
+        if given_up && engine.failure().is_none() {
             engine.end(WorkerError::GivenUp);
         }
     }
@@ -117,6 +122,11 @@ impl<I: RetainedTx> Driver<I> {
     pub fn give_up(&self) {
         self.giving_up.store(true, Ordering::SeqCst);
         self.wake();
+    }
+
+    /// The flag that gives up this session and every later one.
+    pub fn stop(&self) -> &AtomicBool {
+        &self.stop
     }
 
     fn wake(&self) {
@@ -176,7 +186,6 @@ mod tests {
     use super::*;
     use crate::{EngineConfig, Rounding};
     use std::net::{Ipv4Addr, SocketAddr};
-    use std::sync::Arc;
     use std::time::Instant;
     use thc_codec::table::LookupTable;
     use thc_protocol::session::{Joiner, Joiners};
@@ -238,7 +247,11 @@ mod tests {
         let io = Faulty { started: Instant::now(), panics: Arc::clone(panics) };
         let joiner = Joiner::new(JobId(1), WorkerId(0), Cookie(2), 3, 0, Duration::ZERO);
         Arc::new(
-            Driver::new(Engine::new(io, config, Joiners::new(joiner), &welcome, 2, 4096).unwrap()).unwrap(),
+            Driver::new(
+                Engine::new(io, config, Joiners::new(joiner), &welcome, 2, 4096).unwrap(),
+                Arc::default(),
+            )
+            .unwrap(),
         )
     }
 

@@ -7,6 +7,7 @@ use crate::probe::{ProbeAnswer, ask};
 use crate::rendezvous::rendezvous;
 use crate::{AnyIo, Call, GroupConfig, Handle, Packed, PackedLayout, PackedTensor, Span, Stats, WorkerError};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thc_codec::table::LookupTable;
@@ -29,12 +30,21 @@ impl Group {
     /// [`WorkerError::Silent`] if the parameter server does not answer, [`WorkerError::Join`] if it refuses, or workers are
     /// missing after [`Timeouts::join`](crate::Timeouts::join); [`WorkerError::Controller`] if the controller refuses;
     /// [`WorkerError::Io`] if socket or devices cannot be opened.
-    pub fn join(mut config: GroupConfig) -> Result<Group, WorkerError> {
+    pub fn join(config: GroupConfig) -> Result<Group, WorkerError> {
+        Group::join_until(config, Arc::default())
+    }
+
+    /// Joins a job as [`Self::join`] does. Once `stop` is true, which a signal handler may do, joining, calls under way and
+    /// later ones fail with [`WorkerError::GivenUp`].
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn join_until(mut config: GroupConfig, stop: Arc<AtomicBool>) -> Result<Group, WorkerError> {
         if let Some(controller) = &config.controller {
-            config.seat = controller.find_seat(None, config.timeouts.join)?;
+            config.seat = controller.find_seat(None, config.timeouts.join, &stop)?;
         }
         let mut io = AnyIo::open(&config)?;
-        let (joiners, welcome, workers) = rendezvous(&mut io, &config)?;
+        let (joiners, welcome, workers) = rendezvous(&mut io, &config, &stop)?;
         let engine_config = EngineConfig {
             ps: config.seat.ps,
             job: JobId(config.seat.job),
@@ -47,7 +57,7 @@ impl Group {
         };
         let capacity = io.recv_capacity(MAX_PACKET);
         let engine = Engine::new(io, engine_config, joiners, &welcome, workers, capacity)?;
-        let driver = Arc::new(Driver::new(engine)?);
+        let driver = Arc::new(Driver::new(engine, stop)?);
         let for_thread = Arc::clone(&driver);
         let background = std::thread::Builder::new()
             .name(format!("thc-worker-{}", config.seat.worker))
@@ -72,10 +82,14 @@ impl Group {
             let mut config = self.config.clone();
             if let Some(controller) = &config.controller {
                 // The server may be another one now. The worker keeps its number.
-                config.seat = controller.find_seat(Some(config.seat.worker), config.timeouts.join)?;
+                config.seat = controller.find_seat(
+                    Some(config.seat.worker),
+                    config.timeouts.join,
+                    self.driver.stop(),
+                )?;
                 engine.set_ps(config.seat.ps);
             }
-            let (joiners, welcome, workers) = rendezvous(engine.io_mut(), &config)?;
+            let (joiners, welcome, workers) = rendezvous(engine.io_mut(), &config, self.driver.stop())?;
             let capacity = engine.io_mut().recv_capacity(MAX_PACKET);
             self.driver.begin_anew();
             engine.restart(joiners, &welcome, workers, capacity)
@@ -91,7 +105,7 @@ impl Group {
     pub fn find_server(&self, patience: Duration) -> Result<bool, WorkerError> {
         let mut config = self.config.clone();
         if let Some(controller) = &config.controller {
-            config.seat = controller.find_seat(Some(config.seat.worker), patience)?;
+            config.seat = controller.find_seat(Some(config.seat.worker), patience, self.driver.stop())?;
         }
         self.driver.with_engine(|engine| {
             let found = ask(engine.io_mut(), &config, patience, 1)?;

@@ -52,6 +52,6 @@ pub use error::{Silence, WorkerError};
 pub use group::Group;
 pub use io::AnyIo;
 pub use probe::{Probe, ProbeAnswer, probe};
-pub use seat::Seat;
+pub use seat::{Seat, server_address};
 pub use stats::{Computed, METRICS, Metric, MetricKind, Quantity, Stats};
 pub use thc_protocol::wire::{Choice, Mode};

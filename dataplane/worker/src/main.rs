@@ -3,6 +3,7 @@
 mod cli;
 
 use cli::options::{Flags, Order};
+use cli::signals::Stopped;
 use std::process::ExitCode;
 use thc_config::help::USAGE;
 use thc_config::logs::print_error;
@@ -30,7 +31,8 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             logs.failure("thc-worker", format_args!("{error:#}"));
-            ExitCode::FAILURE
+            let stopped = error.downcast_ref().map(Stopped::status);
+            stopped.map_or(ExitCode::FAILURE, ExitCode::from)
         }
     }
 }

@@ -1,6 +1,7 @@
 //! In place of what is built with the feature `controller`.
 
 use std::convert::Infallible;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::{Seat, Stats, WorkerError};
@@ -10,7 +11,7 @@ use crate::{Seat, Stats, WorkerError};
 pub struct Controller(Infallible);
 
 impl Controller {
-    pub(crate) fn find_seat(&self, _: Option<u8>, _: Duration) -> Result<Seat, WorkerError> {
+    pub(crate) fn find_seat(&self, _: Option<u8>, _: Duration, _: &AtomicBool) -> Result<Seat, WorkerError> {
         match self.0 {}
     }
 }

@@ -5,6 +5,7 @@ use crate::engine::{NAP, REPORT};
 use crate::random::random;
 use crate::{GroupConfig, Seat, Silence, WorkerError};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thc_codec::definitions;
 use thc_protocol::session::{JoinError, JoinEvent, Joiner, Joiners};
@@ -39,19 +40,79 @@ fn wrong_number(config: &GroupConfig, event: &JoinEvent) -> Option<JoinError> {
 /// In a turn of joining that takes longer, this process was suspended.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 
-/// Joins through `io` (P22, P23). If the server has shares, it joins all of them (P24).
+/// Joins through `io` (P22, P23). If the server has shares, it joins all of them (P24). A worker that cannot join, or that
+/// `stop` ends, gives its place back.
 pub(crate) fn rendezvous(
     io: &mut impl PacketIo,
     config: &GroupConfig,
+    stop: &AtomicBool,
 ) -> Result<(Joiners, Welcome, u8), WorkerError> {
+    let mut joiners = joiners(config, io.now());
+    match join(io, config, stop, &mut joiners) {
+        Ok((welcome, workers)) => Ok((joiners, welcome, workers)),
+        Err(error) => {
+            if !matches!(error, WorkerError::Silent(_) | WorkerError::Join(JoinError::Refused { .. })) {
+                leave(io, config.seat.ps, &mut joiners)?;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// A worker that has not asked for its place yet.
+fn joiners(config: &GroupConfig, now: Duration) -> Joiners {
+    let Seat { job, worker, cookie, .. } = config.seat;
+    let (job, worker, cookie) = (JobId(job), WorkerId(worker), Cookie(cookie));
+    Joiners::new(Joiner::new(job, worker, cookie, random(), definitions::digest(), now))
+}
+
+/// Sends what is due, waits a moment, and passes what comes to `joiners`. Returns the last event.
+fn exchange(
+    io: &mut impl PacketIo,
+    ps: SocketAddr,
+    joiners: &mut Joiners,
+) -> Result<Option<JoinEvent>, WorkerError> {
+    let now = io.now();
+    let at = |joiners: &Joiners, share| match share {
+        0 => ps,
+        share => joiners.shares()[share],
+    };
+    let mut buffer = [0; 64];
+    while let Some((share, packet)) = joiners.poll(now, &mut buffer) {
+        io.send_run(at(joiners, share), packet, packet.len())?;
+    }
+    let due = joiners.deadline().map_or(IDLE, |due| due.saturating_sub(now));
+    io.wait(due.clamp(Duration::from_millis(1), NAP * 10))?;
+    let mut event = None;
+    io.recv_burst(&mut |origin, packet| {
+        if let Some(share) = (0..joiners.count()).find(|&share| at(joiners, share) == origin.from)
+            && let Some(new) = joiners.handle(now, share, packet)
+            && !matches!(new, JoinEvent::Here(_))
+        {
+            // `joiners` keeps which members have left again: this may come in one burst with WELCOME.
+            event = Some(new);
+        }
+    })?;
+    Ok(event)
+}
+
+/// Leaves before a session has begun (P25 LEAVE).
+fn leave(io: &mut impl PacketIo, ps: SocketAddr, joiners: &mut Joiners) -> Result<(), WorkerError> {
+    joiners.quit(io.now());
+    while !joiners.has_left() {
+        exchange(io, ps, joiners)?;
+    }
+    Ok(())
+}
+
+fn join(
+    io: &mut impl PacketIo,
+    config: &GroupConfig,
+    stop: &AtomicBool,
+    joiners: &mut Joiners,
+) -> Result<(Welcome, u8), WorkerError> {
     let started = io.now();
     let Seat { ps, job, .. } = config.seat;
-    let fresh = |now| {
-        let (worker, cookie) = (WorkerId(config.seat.worker), Cookie(config.seat.cookie));
-        Joiners::new(Joiner::new(JobId(job), worker, cookie, random(), definitions::digest(), now))
-    };
-    let mut joiners = fresh(started);
-    let mut buffer = [0; 64];
     let mut shown = u64::MAX;
     let mut reported = started;
     // Time in which this process was suspended does not count.
@@ -61,6 +122,9 @@ pub(crate) fn rendezvous(
         suspended += now.saturating_sub(last).saturating_sub(LONGEST_TURN);
         last = now;
         let running = now.saturating_sub(suspended);
+        if stop.load(Ordering::SeqCst) {
+            return Err(WorkerError::GivenUp);
+        }
         if let Some(error) = joiners.timeout_error(running, config.timeouts.join) {
             return Err(join_failure(io, ps, error));
         }
@@ -76,33 +140,12 @@ pub(crate) fn rendezvous(
                 error => tracing::warn!("{error}"),
             }
         }
-        let at = |joiners: &Joiners, share| match share {
-            0 => ps,
-            share => joiners.shares()[share],
-        };
-        while let Some((share, packet)) = joiners.poll(now, &mut buffer) {
-            io.send_run(at(&joiners, share), packet, packet.len())?;
-        }
-        let due = joiners
-            .deadline()
-            .map_or(IDLE, |due| due.saturating_sub(now))
-            .clamp(Duration::from_millis(1), NAP * 10);
-        io.wait(due)?;
-        let mut event = None;
-        io.recv_burst(&mut |origin, packet| {
-            if let Some(share) = (0..joiners.count()).find(|&share| at(&joiners, share) == origin.from)
-                && let Some(new) = joiners.handle(now, share, packet)
-                && !matches!(new, JoinEvent::Here(_))
-            {
-                // `joiners` keeps which members have left again: this may come in one burst with WELCOME.
-                event = Some(new);
-            }
-        })?;
-        if let Some(error) = event.and_then(|event| wrong_number(config, &event)) {
+        let event = exchange(io, ps, joiners)?;
+        if let Some(error) = event.as_ref().and_then(|event| wrong_number(config, event)) {
             return Err(error.into());
         }
         match event {
-            Some(JoinEvent::Welcome(welcome, workers)) => return Ok((joiners, welcome, workers)),
+            Some(JoinEvent::Welcome(welcome, workers)) => return Ok((welcome, workers)),
             Some(JoinEvent::Failed(error)) => return Err(error.into()),
             Some(JoinEvent::Pending(joined, workers)) if joined != shown => {
                 shown = joined;
@@ -115,7 +158,7 @@ pub(crate) fn rendezvous(
                 tracing::info!("this rack is complete: {complete} of {racks} racks of job {job} are");
             }
             // A worker has restarted while this one joined share after share.
-            Some(JoinEvent::Reforming(_) | JoinEvent::Changed(_)) => joiners = fresh(now),
+            Some(JoinEvent::Reforming(_) | JoinEvent::Changed(_)) => *joiners = self::joiners(config, now),
             _ => {}
         }
     }
@@ -192,7 +235,7 @@ mod tests {
         let seat = Seat { worker: 1, ..Seat::default() };
         let timeouts = Timeouts { join: join_timeout, ..Timeouts::default() };
         let config = GroupConfig { seat, timeouts, ..GroupConfig::default() };
-        let (joiners, welcome, workers) = rendezvous(&mut server, &config).unwrap();
+        let (joiners, welcome, workers) = rendezvous(&mut server, &config, &AtomicBool::new(false)).unwrap();
         assert_eq!((welcome.session, workers, joiners.members_here()), (Cookie(9), 2, 0b10));
     }
 }

@@ -96,9 +96,6 @@ class AsynchronousSGD(Optimizer):
         """Gradients that were not finite, and so were not pushed."""
         self.late = 0
         """Gradients that came too late for the model's bound on delays."""
-        self.share = 1.0
-        """The share of a batch with which this worker would be in time: halved by a gradient that comes too late, and doubled
-        after many that do not. A training loop may take so many samples fewer; nothing else heeds it."""
         self.version = 0
         """Pushes that the model had taken when its parameters were pulled last, of all workers; the fewest of its shards."""
         self.epoch: int | None = None
@@ -117,8 +114,6 @@ class AsynchronousSGD(Optimizer):
         self._snapshot = Flat(self._tensors) if model.spec.corrected else None
         self._full_gradient: Vector | None = None
         """The gradient of the last epoch that this worker had a part in."""
-        self._in_time = 0
-        """Gradients in a row that were not late."""
         self._flat.gather(self._tensors)
         # Who comes later has nothing to send: what the model has no value of stays this module's in the vector.
         pulled = model.pull(self._x)
@@ -206,7 +201,7 @@ class AsynchronousSGD(Optimizer):
             np.subtract(here, self._gradient, out=self._gradient)
         if self._flat_gradient.is_finite():
             self.pushed, pulled = self.model.push_pull(self._gradient, self._x, scale=self._scale())
-            self._heed_push(self.pushed)
+            self._count_late(self.pushed)
         else:
             self.skipped += 1
             log.warning("a gradient is not finite, and is not pushed (%d so far)", self.skipped)
@@ -214,21 +209,15 @@ class AsynchronousSGD(Optimizer):
         self._take(pulled)
         return loss
 
-    def _heed_push(self, pushed: Pushed) -> None:
-        """Counts gradients that came too late."""
-        if not any(reason == "late" for _, reason in pushed.refused):
-            self._in_time += 1
-            if self._in_time >= 64:
-                self.share, self._in_time = min(1.0, 2 * self.share), 0
-            return
-        self.late += 1
-        self.share, self._in_time = max(1 / 16, self.share / 2), 0
-        if self.late & (self.late - 1) == 0:
-            log.warning(
-                "this worker is too slow: %d of its gradients were older than the model's bound on delays and were refused; "
-                "with %g of a batch (optimizer.share) it might be in time, or raise delay",
-                self.late, self.share,
-            )
+    def _count_late(self, pushed: Pushed) -> None:
+        if any(reason == "late" for _, reason in pushed.refused):
+            self.late += 1
+            if self.late & (self.late - 1) == 0:
+                log.warning(
+                    "this worker is too slow: %d of its gradients were older than the model's bound on delays and were refused: give it smaller batches, or "
+                    "raise delay",
+                    self.late,
+                )
 
     def settle(self) -> int:
         """Puts the model's own numbers, not rounded ones, into the parameters: their version, the fewest pushes of its shards.

@@ -19,7 +19,6 @@ import torch
 import torch.distributed as dist
 
 from thc import _native, environment, errors
-from thc.cores import available_cores
 from thc.arguments import Array, Plan, as_f32, spans_of
 from thc.base_group import BaseGroup, Pending, _open
 from thc.stats import Job, Stats, Table, Training
@@ -34,10 +33,6 @@ WORD = 4
 """Bytes of a word."""
 PIECE = 1 << 20
 """Coordinates that are added up at a time: the words of one piece are made while those of another travel."""
-
-
-_BACKENDS = ("gloo", "gloo")
-"""Those of what carries norms and words."""
 
 
 class _Under(Pending):
@@ -90,8 +85,11 @@ class CollectiveGroup(BaseGroup):
 
     sums_in_lanes = True
 
-    def __init__(self, process_group: Any = None, compression: Compression = Compression()) -> None:
-        self.worker, self.workers, on_gpus = self._place(process_group)
+    def __init__(self, process_group: Any = None, compression: Compression = Compression(), carriers: Sequence[Any] = ()) -> None:
+        """With two ``carriers`` these process groups of the same ranks carry norms and words; they need not be torch's to list."""
+        ranks = dist.group.WORLD if process_group is None else process_group
+        self.worker, self.workers = ranks.rank(), ranks.size()
+        on_gpus = not carriers and backend_on(process_group, "cuda") == "nccl"
         self.ps, self.job_number = "the process group", 0
         self.training = Training()
         lane, block, seed = compression.lane or 8, compression.block or 13, compression.seed
@@ -105,7 +103,9 @@ class CollectiveGroup(BaseGroup):
         mine = (lane, repr(told), block)
         self._own: OwnGroups | None = None
         # The norms of one call may be on their way beside the words of another: in groups of their own they cannot meet.
-        made = self._make_groups(process_group, (*_BACKENDS, "nccl") if on_gpus else _BACKENDS)
+        if not carriers:
+            self._own = borrow(process_group, ("gloo", "gloo", "nccl") if on_gpus else ("gloo", "gloo"))
+        made = carriers if self._own is None else self._own.groups
         self._norms, self._words = made[:2]
         self._device_words = made[2] if on_gpus else None
         """What adds up words that are on a GPU."""
@@ -123,7 +123,7 @@ class CollectiveGroup(BaseGroup):
             job_seed=every[0][1],
             # Independent of the others' with a seed of its own.
             seed=None if fixed is None else self.worker,
-            threads=compression.threads or environment.threads() or max(1, available_cores() - 1),
+            threads=compression.threads or environment.threads() or max(1, _native.available_cores() - 1),
         )
         self._lane, self._block = lane, block
         self._calls: queue.SimpleQueue[_Under | None] = queue.SimpleQueue()
@@ -133,15 +133,6 @@ class CollectiveGroup(BaseGroup):
         self._under_way = 0
         """Caller that have not been waited for."""
         _open.add(self)
-
-    def _place(self, process_group: Any) -> tuple[int, int, bool]:
-        """This rank's number, how many there are, and whether NCCL can add words up."""
-        return dist.get_rank(process_group), dist.get_world_size(process_group), backend_on(process_group, "cuda") == "nccl"
-
-    def _make_groups(self, process_group: Any, backends: Sequence[str]) -> list[Any]:
-        """What carries norms and words, in process groups of these backends."""
-        self._own = borrow(process_group, backends)
-        return self._own.groups
 
     @property
     def job(self) -> Job:

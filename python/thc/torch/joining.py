@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from thc.torch.hosts.rails import hosts_of, rails as make_rails
 from thc.torch.options import Compression
 from thc.torch.ranks.gathering import Gather, gather_objects
 from thc.torch.ranks.lone import LoneGroup
-from thc.torch.ranks.peers import time_out
+from thc.torch.ranks.peers import broadcast_tensors, time_out
 
 _named: weakref.WeakValueDictionary[tuple[int, int, str | None, int | None], BaseGroup] = weakref.WeakValueDictionary()
 """The groups of servers that are named, by this process's rank, how much higher the job's number is, and what names them: each can be joined only
@@ -57,28 +57,37 @@ def check_joining(group: BaseGroup | None, over: str, compression: Compression, 
         raise ConfigError(f"{', '.join([*joining, *codec, *of_ranks])}: these are options of a group, and one was given: give them to it")
     if over == "server" and codec and names_server(join):
         raise ConfigError(f"{', '.join(codec)}: the parameter server that is named has its own: leave them out, or run one with server={{...}}")
-    server = join.server or {}
-    if compression.adapt is not None and "table" in server:
-        raise ConfigError("table: adapt predicts the errors of the tables that a job chooses: leave table out, or adapt")
-    both = sorted({*codec, *of_ranks} & server.keys())
+    both = sorted({*codec, *of_ranks} & (join.server or {}).keys())
     if both:
         raise ConfigError(f"{', '.join(both)}: given in compression and in server: leave one out")
 
 
-def options_of(over: str, compression: Compression, join: Join, **others: Any) -> dict[str, Any]:
-    """All options by name, as :func:`compare_options` takes them."""
-    configured = "a parameter server in the environment (THC_PS, THC_CONFIG)"
-    each = {field.name: getattr(owner, field.name) for owner in (compression, join) for field in dataclasses.fields(owner)}
-    return {"over": over, configured: environment.is_configured(), **each, **others}
-
-
-def join_ranks(
-    process_group: Any, group: BaseGroup | None, over: str, compression: Compression, join: Join, further: int = 0, rails: bool | str = False
+def enter(
+    process_group: Any,
+    group: BaseGroup | None,
+    over: str,
+    compression: Compression,
+    join: Join,
+    further: int = 0,
+    check: Callable[[], bool | str] | None = None,
+    **others: Any,
 ) -> BaseGroup:
-    """The ``group`` that is given, or one of these ranks that the options describe; all of them are its workers. A collective.
-
-    The options have been checked by :func:`check_joining` and compared. Where a job is named it is that one, or one whose number is so much ``further``.
-    ``rails`` makes each rank of a host a worker of a job of its own, ``"auto"`` where that pays."""
+    """The ``group`` that is given, or one of these ranks that the options describe; all of them are its workers. A collective: it checks the options and
+    compares them and ``others`` between the ranks first. ``check`` checks what only the caller knows, and says whether there are to be rails. Where a
+    job is named it is that one, or one whose number is so much ``further``."""
+    failed: Exception | None = None
+    rails: bool | str = False
+    try:
+        check_joining(group, over, compression, join)
+        if check is not None:
+            rails = check()
+        elif join.rails is True:
+            raise ConfigError("rails: only wrap averages on them: leave it out")
+    except (ConfigError, TypeError) as error:
+        failed = error
+    fields = {field.name: getattr(owner, field.name) for owner in (compression, join) for field in dataclasses.fields(owner)}
+    named = {"a parameter server in the environment (THC_PS, THC_CONFIG)": environment.is_configured(), "group": group is not None, "over": over}
+    compare_options({**fields, **named, **others}, process_group, failed)
     ranks = dist.get_world_size(process_group)
     if group is None and ranks == 1:
         return LoneGroup()
@@ -91,21 +100,6 @@ def join_ranks(
     if group.workers != ranks:
         raise ConfigError(f"there are {ranks} ranks, but the THC job has {group.workers} workers: they must be the same processes")
     return group
-
-
-def enter(
-    process_group: Any, group: BaseGroup | None, over: str, compression: Compression, join: Join, further: int = 0, **others: Any
-) -> BaseGroup:
-    """Checks the options, compares them and ``others`` between the ranks, and joins them; see :func:`join_ranks`. A collective."""
-    failed: Exception | None = None
-    try:
-        check_joining(group, over, compression, join)
-        if join.rails is True:
-            raise ConfigError("rails: only wrap averages on them: leave it out")
-    except ConfigError as error:
-        failed = error
-    compare_options(options_of(over, compression, join, group=group is not None, **others), process_group, failed)
-    return join_ranks(process_group, group, over, compression, join, further)
 
 
 def _join_server(process_group: Any, compression: Compression, join: Join, further: int, rails: bool | str) -> BaseGroup:
@@ -161,15 +155,9 @@ def threads_of(process_group: Any) -> int | None:
 def begin_alike(model: torch.nn.Module, process_group: Any) -> None:
     """Copies parameters and buffers of the first rank to all; of sharded ones, each rank its part."""
     first = 0 if process_group is None else dist.get_global_rank(process_group, 0)
+    own = [getattr(tensor, "_local_tensor", tensor) for tensor in [*model.parameters(), *model.buffers()]]
     with torch.no_grad():
-        for tensor in [*model.parameters(), *model.buffers()]:
-            own = getattr(tensor, "_local_tensor", tensor).detach()
-            if not own.numel():
-                continue
-            whole = own.contiguous()
-            dist.broadcast(whole, first, group=process_group)
-            if whole is not own:
-                own.copy_(whole)
+        broadcast_tensors([tensor for tensor in own if tensor.numel()], first, process_group)
 
 
 OF_A_RANK = frozenset(

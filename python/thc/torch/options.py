@@ -20,9 +20,6 @@ KERNELS = {"triton": "thc.torch.device.compiled"}
 IN_FLIGHT = 3
 """Buckets that are under way at once: while one is copied, another is compressed and a third is on the network."""
 
-LEAST = 28
-"""Steps from one comparison of ``only_if_faster`` to the next, at least."""
-
 _BOUNDS = {"bits": (1, 8), "lane": (4, 16), "block": (10, 20), "threads": (1, None), "warmup": (0, None), "min_size": (0, None)}
 
 
@@ -32,7 +29,7 @@ class Compression(OptionSet):
     themselves, and of ``over="process-group"``; a server that is named has its own.
 
     - ``method``: ``"thc-paper"`` is THC as published and nothing else: error feedback, independent rounding, blocks of 2^20 coordinates, g = 30,
-      p = 1/32, 4 bits. It works with a server that is named if that has the same method ["default"].
+      p = 1/32, 4 bits. It works with a server that is named if that has the same method, which ``THC_METHOD`` may say, too ["default"].
     - ``bits``: bits of an index, 1 to 4 or 8 [4; with ``over="process-group"`` as many as the lane has room for].
     - ``lane``: bits of a coordinate's sum on the way, 4 to 16 [8].
     - ``block``: the logarithm to base 2 of the coordinates that are transformed together, 10 to 20 [13].
@@ -43,7 +40,6 @@ class Compression(OptionSet):
     - ``warmup``: so many first steps are averaged without compression.
     - ``min_size``: parameters of fewer coordinates are not compressed.
     - ``adapt``: chooses while training whether and how each tensor is compressed: a :class:`thc.torch.Adapt`.
-    - ``only_if_faster``: compares steps with compression and without, and takes what is faster; a number compares again after as many steps.
     """
 
     method: str = "default"
@@ -57,7 +53,6 @@ class Compression(OptionSet):
     warmup: int = 0
     min_size: int = 0
     adapt: Adapt | None = None
-    only_if_faster: bool | int = False
 
     def __post_init__(self) -> None:
         for name, (least, most) in _BOUNDS.items():
@@ -75,11 +70,6 @@ class Compression(OptionSet):
             raise ConfigError("bits and tables are given: give one of them, tables have bits of their own")
         if self.adapt is not None and not isinstance(self.adapt, Adapt):
             raise ConfigError(f"adapt is {self.adapt!r}: give a thc.torch.Adapt")
-        if self.only_if_faster and self.adapt is not None:
-            raise ConfigError("only_if_faster compares whole steps, and adapt makes each step another one: leave one of them out")
-        again = self.only_if_faster
-        if not isinstance(again, bool) and (not isinstance(again, int) or again < LEAST):
-            raise ConfigError(f"only_if_faster is {again!r}: write True, or after how many steps to compare again, at least {LEAST}")
 
     def server_keys(self) -> dict[str, Any]:
         """The fields of the codec that are given, as a server takes them."""
@@ -89,8 +79,8 @@ class Compression(OptionSet):
         return keys | ({"tables": tables} if tables else {})
 
     def only(self, what: str, *names: str) -> Compression:
-        """Refuses the fields besides those of the codec and these, for what knows none of them."""
-        wrong = sorted(self.given().keys() - {"bits", "lane", "block", "tables", "seed", "threads", *names})
+        """Refuses the fields besides ``method``, those of the codec and these, for what knows none of them."""
+        wrong = sorted(self.given().keys() - {"method", "bits", "lane", "block", "tables", "seed", "threads", *names})
         if wrong:
             raise ConfigError(f"{', '.join(wrong)}: {what} knows no such option: leave it out")
         return self
@@ -115,8 +105,8 @@ class Options(Compression):
         do not wait for all ranks: with 4 bits and nothing missing, training is better without (docs/measuring.md)."""
         found = {each.name: getattr(compression, each.name) for each in fields(Compression)}
         if isinstance(group, LoneGroup):
-            # There is nothing that could be lost, chosen or compared.
-            found |= {"method": "default", "feedback": False, "adapt": None, "only_if_faster": False}
+            # There is nothing that could be lost or chosen.
+            found |= {"method": "default", "feedback": False, "adapt": None}
         elif compression.method not in ("default", group.method):
             raise ConfigError(f"method is {compression.method!r}, and the group has {group.method!r}: give the group the same method")
         else:

@@ -11,10 +11,15 @@ from thc.errors import ConfigError
 OLDEST = (2, 4)
 
 
+def release_of(version: str) -> tuple[int, int]:
+    """The first two numbers of a version of torch."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return OLDEST if numbers is None else (int(numbers[1]), int(numbers[2]))
+
+
 def check_release(version: str) -> None:
     """Raises if that is the version of a torch that is too old."""
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers is not None and (int(numbers[1]), int(numbers[2])) < OLDEST:
+    if release_of(version) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise ConfigError(f"thc.torch needs torch {oldest} or newer, and this is torch {version}: pip install 'torch>={oldest}'")
 

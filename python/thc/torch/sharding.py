@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from thc.torch.ranks.gathering import gather_objects
 from thc.torch.ranks.peers import Peers
 
 
-class Part:
+class ShardedParameter:
     """This rank's part of one parameter, in one dimension padded to the largest that a rank has."""
 
     def __init__(self, name: str, parameter: Any) -> None:
@@ -32,8 +33,6 @@ class Part:
         self.size: int = parameter.padded_sharded_param_size.numel()
         self.produced = False
         """Whether the backward pass has computed its gradient, which FSDP has not taken yet."""
-        self.held_back = False
-        """Whether its gradient has something in it that was not averaged."""
 
     @property
     def trains(self) -> bool:
@@ -48,17 +47,12 @@ class Part:
         if self.trains:
             self._parameter.unsharded_param.register_post_accumulate_grad_hook(note)
 
-    def read(self, flat: torch.Tensor) -> None:
-        """Copies its gradient to its place in a longer one."""
+    def take_out(self, flat: torch.Tensor) -> None:
+        """Moves its gradient to its place in a longer one, and leaves zeros."""
         grad = self.grad
         if grad is not None:
             self._remove_padding(flat, grad).copy_(grad)
-
-    def write(self, flat: torch.Tensor) -> None:
-        """Takes its gradient from there."""
-        grad = self.grad
-        if grad is not None:
-            grad.copy_(self._remove_padding(flat, grad))
+            grad.zero_()
 
     def add(self, flat: torch.Tensor) -> None:
         """Adds what is there to its gradient."""
@@ -66,11 +60,11 @@ class Part:
         if grad is not None:
             grad.add_(self._remove_padding(flat, grad))
 
-    @property
-    def is_taken_at_once(self) -> bool:
-        """Whether somebody takes its gradient as soon as FSDP has it."""
-        parameter = self._parameter
-        return bool(parameter.offload_to_cpu or getattr(parameter.sharded_param, "_post_accumulate_grad_hooks", None))
+    def adds_later(self) -> bool:
+        """Whether its gradient is left where FSDP puts it. Raises :exc:`thc.ConfigError` if a hook takes it before the backward pass is over."""
+        if getattr(self._parameter.sharded_param, "_post_accumulate_grad_hooks", None):
+            raise errors.ConfigError(f"a hook takes the gradient of {self.name} as soon as it is accumulated, and the mean comes later: leave the hook out")
+        return not self._parameter.offload_to_cpu
 
     @property
     def grad(self) -> torch.Tensor | None:
@@ -92,7 +86,7 @@ class Shard:
         """``names`` are those of the model's parameters. Makes the module whole for a moment, as all its ranks must."""
         self.scope = scope
         self._groups = _groups(module)
-        self.parts = [Part(names[id(each.sharded_param)], each) for group in self._groups for each in group.fsdp_params]
+        self.parts = [ShardedParameter(names[id(each.sharded_param)], each) for group in self._groups for each in group.fsdp_params]
         self._layouts: dict[tuple[str, ...], Layout] = {}
         module.unshard()
         for part in self.parts:
@@ -104,27 +98,24 @@ class Shard:
         """Whether FSDP itself averages this module's gradients over replicas."""
         return any(group._is_hsdp for group in self._groups)
 
-    @property
-    def averages(self) -> bool:
-        """Whether this backward pass's gradients are to be averaged: see ``set_requires_all_reduce``."""
-        return all(group.all_reduce_grads for group in self._groups)
+    def trained(self) -> list[ShardedParameter]:
+        """The parameters that are not frozen."""
+        return [part for part in self.parts if part.trains]
 
-    def match_reduced(self, length: int) -> list[Part] | None:
-        """The parameters to which a gradient of this length belongs that FSDP has summed over the shards; ``None`` if that cannot be told."""
-        trained = [part for part in self.parts if part.trains]
+    def match_reduced(self, length: int) -> list[ShardedParameter] | None:
+        """The parameters to which a gradient of this length belongs that FSDP has summed over the shards; nothing if that cannot be told."""
+        trained = self.trained()
         produced = [part for part in trained if part.produced]
         for part in produced:
             part.produced = False
         return next((parts for parts in (trained, produced) if sum(part.size for part in parts) == length), None)
 
     def adds_later(self, dtype: torch.dtype) -> bool:
-        """Whether a mean may be added to gradients of this type when FSDP has done with them: it neither divides them after its hook nor hands them
-        on."""
-        if dtype not in (torch.float32, torch.bfloat16) or any(getattr(group, "force_sum_reduction_for_comms", False) for group in self._groups):
-            return False
-        return not any(part.is_taken_at_once for part in self.parts)
+        """Whether a mean may be added to gradients of this type when FSDP has done with them: it neither divides them after its hook nor copies them."""
+        divides = any(getattr(group, "force_sum_reduction_for_comms", False) for group in self._groups)
+        return all([part.adds_later() for part in self.parts]) and dtype in (torch.float32, torch.bfloat16) and not divides
 
-    def layout(self, parts: Iterable[Part]) -> Layout:
+    def layout(self, parts: Iterable[ShardedParameter]) -> Layout:
         """Their places in a gradient."""
         parts = list(parts)
         names = tuple(part.name for part in parts)
@@ -146,11 +137,13 @@ def _groups(module: Any) -> list[Any]:
     return [group for group in found if group is not None]
 
 
+@dataclass
 class _Travelling:
-    """Gradients whose mean nobody waits for before the end of the backward pass."""
+    """Gradients that are being averaged."""
 
-    def __init__(self, parts: list[Part], bucket: Bucket, arrival: Arrival) -> None:
-        self.parts, self.bucket, self.arrival = parts, bucket, arrival
+    parts: list[ShardedParameter]
+    bucket: Bucket
+    arrival: Arrival
 
 
 class Replicas(Adapter):
@@ -166,7 +159,8 @@ class Replicas(Adapter):
         self._travelling: list[_Travelling] = []
         """The calls of the step under way, which the end of the backward pass ends."""
         self._index = 0
-        self._copies: dict[tuple[int, int], torch.Tensor] = {}
+        self._late: list[Shard] = []
+        """Those whose gradients travel when this backward pass is over."""
         self._pass = -1
         """Torch's number of the backward pass whose end delivers what is under way."""
 
@@ -183,9 +177,9 @@ class Replicas(Adapter):
         if device is not None and self._stream is None:
             self._stream = torch.cuda.Stream(device)
         # What FSDP does after its hook waits for this stream alone, on the device.
-        module.set_all_reduce_hook(functools.partial(self._take_mean, shard), stream=self._stream)
+        module.set_all_reduce_hook(functools.partial(self._take, shard), stream=self._stream)
 
-    def _take_mean(self, shard: Shard, gradients: torch.Tensor) -> None:
+    def _take(self, shard: Shard, gradients: torch.Tensor) -> None:
         """What FSDP calls with a module's gradients, summed over the shards: those of the parameters that have got some."""
         if gradients.numel() == 0:
             return
@@ -193,42 +187,30 @@ class Replicas(Adapter):
         if gradients.device.type == "cuda":
             # It is FSDP's, of another stream, and torch before 2.15 may let go of it while this one works on it.
             gradients.record_stream(torch.cuda.current_stream(gradients.device))
-        if shard.averages and self._pass != (now := torch._C._current_graph_task_id()):
+        if self._pass != (now := torch._C._current_graph_task_id()):
             self._pass = now
-            if self._travelling or self._index:
-                # A backward pass has ended half-way, on all replicas.
-                self._travelling, self._index = [], 0
+            # Something is left if a backward pass has ended half-way, on all replicas.
+            self._travelling, self._late, self._index = [], [], 0
             torch.autograd.Variable._execution_engine.queue_callback(self._deliver)
-        if parts is not None and (not shard.averages or any(part.held_back for part in parts)):
-            # FSDP adds them to what there is already; the sum travels when that of the last of several backward passes is there.
-            for part in parts:
-                part.held_back = True
-        elif parts is not None and shard.adds_later(gradients.dtype):
+        if shard.adds_later(gradients.dtype) and parts is not None:
             # FSDP adds nothing now, and the mean is added when the backward pass is over, which goes on meanwhile.
             flat = gradients.detach().clone()
             gradients.zero_()
-            self._travelling.append(self._begin(flat, parts, shard.layout(parts), is_last=False))
-        else:
-            flat = gradients.detach().reshape(-1)
-            layout = Layout(f"{shard.scope}.nameless", [Segment("all", 0, flat.numel(), True)]) if parts is None else shard.layout(parts)
-            self._wait(self._begin(flat, parts or [], layout, is_last=True))
+            self._begin(flat, parts, shard.layout(parts))
+        elif shard not in self._late:
+            self._late.append(shard)
 
-    def _begin(self, flat: torch.Tensor, parts: list[Part], layout: Layout, is_last: bool) -> _Travelling:
+    def _begin(self, flat: torch.Tensor, parts: list[ShardedParameter], layout: Layout, is_last: bool = False) -> None:
         """Has gradients averaged, in place."""
         arrival = Arrival()
-        bucket = Bucket(self._index, is_last, flat, [], layout, arrival, None)
-        if self.engine.fallback.is_enabled and not self.fallback_active:
-            key = (layout.key, self._index)
-            if key not in self._copies or self._copies[key].dtype != flat.dtype:
-                self._copies[key] = torch.empty_like(flat)
-            bucket.copy = self._copies[key].copy_(flat)
-        bucket.record_ready()
+        copy = flat.clone() if self.engine.fallback.is_enabled and not self.fallback_active else None
+        bucket = Bucket(self._index, is_last, flat, [], layout, arrival, copy).record_ready()
         self.engine.clock.produced = time.perf_counter()
         self._index = 0 if is_last else self._index + 1
+        self._travelling.append(_Travelling(parts, bucket, arrival))
         self.engine.put(bucket)
-        return _Travelling(parts, bucket, arrival)
 
-    def _wait(self, travelling: _Travelling) -> None:
+    def _wait(self, travelling: _Travelling) -> torch.Tensor:
         """Waits for the mean: the host until it is known, the current stream until it is in place."""
         try:
             travelling.arrival.wait()
@@ -240,34 +222,27 @@ class Replicas(Adapter):
             if bucket.stream is not None:
                 current.wait_stream(bucket.stream)
             bucket.buffer.record_stream(current)
+        return bucket.buffer
 
     def _deliver(self) -> None:
-        """The end of a backward pass: averages what has been held back, also of parameters that this one did not use, and waits for all means."""
+        """The end of a backward pass: averages what could not be before, and waits for all means."""
         self._pass = -1
-        held = []
-        for shard in self._shards:
-            parts = [part for part in shard.parts if part.held_back]
-            if not parts or not shard.averages:
-                continue
-            for part in parts:
-                part.held_back = False
-            grad = next((part.grad for part in parts if part.grad is not None), None)
-            if grad is None:
-                continue  # they were given up
+        for shard in self._late:
+            parts = shard.trained()
+            grad = next(part.grad for part in parts if part.grad is not None)
             flat = torch.zeros(sum(part.size for part in parts), dtype=grad.dtype, device=grad.device)
             for part, piece in zip(parts, flat.split([part.size for part in parts])):
-                part.read(piece)
-            held.append(self._begin(flat, parts, shard.layout(parts), is_last=False))
-        travelling, self._travelling = self._travelling, []
-        if self._index:
+                part.take_out(piece)
+            self._begin(flat, parts, shard.layout(parts))
+        if self._travelling:
             # A step ends with its last bucket, and only now it is known that no other comes: one of a single number.
-            device = (held or travelling)[-1].bucket.buffer.device
             end = Layout(f"{self._scope}.end", [Segment("end", 0, 1, False)])
-            self._wait(self._begin(torch.zeros(1, device=device), [], end, is_last=True))
-        for mean, writes in [*((each, Part.add) for each in travelling), *((each, Part.write) for each in held)]:
-            self._wait(mean)
-            for part, piece in zip(mean.parts, mean.bucket.buffer.split([part.size for part in mean.parts])):
-                writes(part, piece)
+            self._begin(torch.zeros(1, device=self._travelling[-1].bucket.buffer.device), [], end, is_last=True)
+        travelling, self._travelling = self._travelling, []
+        for mean in travelling:
+            flat = self._wait(mean)
+            for part, piece in zip(mean.parts, flat.split([part.size for part in mean.parts]) if mean.parts else ()):
+                part.add(piece)
 
     @property
     def is_alike(self) -> bool:
@@ -308,8 +283,8 @@ def replicate(
     is then averaged by a group of its own. While means travel, the backward pass goes on where FSDP lets a mean be added afterwards.
 
     - ``process_group``: that of the mesh's outer dimension, the ranks that have the same shard.
-    - ``group``, ``over``, ``fallback``, ``device``, ``compression``, ``join``: as for :func:`thc.torch.wrap`. Of a compression ``feedback`` and the codec's
-      fields count. A server that is named has a job for each shard: the k-th process group, in the order of their first ranks, has the job
+    - ``group``, ``over``, ``fallback``, ``device``, ``compression``, ``join``: as for :func:`thc.torch.wrap`. Of a compression ``method``, ``feedback`` and the
+      codec's fields count. A server that is named has a job for each shard: the k-th process group, in the order of their first ranks, has the job
       whose number is k higher.
     """
     modules = [each for each in model.modules() if hasattr(each, "set_all_reduce_hook")]

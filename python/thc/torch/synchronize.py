@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +13,7 @@ from thc.base_group import BaseGroup
 from thc.errors import ConfigError
 from thc.torch.ddp.wrap import hook_of
 from thc.torch.ranks.gathering import gather_numbers
-
-TOGETHER = 1 << 22
-"""Elements that are sent together."""
+from thc.torch.ranks.peers import broadcast_tensors
 
 
 @dataclass
@@ -79,30 +76,3 @@ def tensors_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
             state = optimizer.state.get(parameter, {})
             found.extend(state[key] for key in sorted(state) if isinstance(state[key], torch.Tensor))
     return found
-
-
-def broadcast_tensors(tensors: Iterable[torch.Tensor], source: int, process_group: Any) -> None:
-    """Many small tensors go together, large ones alone."""
-    waiting: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
-
-    def send(group: list[torch.Tensor]) -> None:
-        if len(group) == 1 and group[0].is_contiguous():
-            dist.broadcast(group[0].detach(), source, group=process_group)
-            return
-        flat = torch.cat([tensor.detach().reshape(-1) for tensor in group])
-        dist.broadcast(flat, source, group=process_group)
-        at = 0
-        for tensor in group:
-            tensor.copy_(flat[at : at + tensor.numel()].view_as(tensor))
-            at += tensor.numel()
-
-    for tensor in tensors:
-        kind = (tensor.dtype, tensor.device)
-        group = waiting.setdefault(kind, [])
-        if group and sum(t.numel() for t in group) + tensor.numel() > TOGETHER:
-            send(group)
-            group = waiting[kind] = []
-        group.append(tensor)
-    for group in waiting.values():
-        if group:
-            send(group)

@@ -28,7 +28,7 @@ impl Agent {
         let sessions = actual.sessions(schema)?;
         let mut store = self.shared.store();
         let desired = match plan::target_rows(&self.config, &store) {
-            // What there is no room for is excluded when rows are written.
+            // Jobs without room are excluded when rows are written.
             Err(ControllerError::Room { .. }) => actual.clone(),
             desired => desired?,
         };
@@ -38,7 +38,7 @@ impl Agent {
             let partial = job.spec.config().quorum < job.spec.config().workers;
             let number = job.spec.number();
             let Some(place) = job.places.get_mut(&self.config.name) else { continue };
-            // Of a session whose counters were not looked at yet no row was written.
+            // No row was written of a session whose counters were not looked at yet.
             let written = place.session.as_ref().is_some_and(|session| session.before.is_some());
             let lost = restarted || (written && !sessions.contains(&number));
             let disturbed = !lost && disturbed.contains(&number);

@@ -56,7 +56,7 @@ struct RefusedJob {
     why: String,
     /// Until when nobody who joins it is answered.
     until: Instant,
-    /// Whether its members know.
+    /// `true` if its members have been informed.
     announced: bool,
 }
 
@@ -67,7 +67,7 @@ struct Reported {
     forms: Option<Forms>,
     /// The packets that it holds for all jobs (P41), which a thc-ps reports.
     room: Option<Room>,
-    /// Whether its program keeps congestion marks (P46).
+    /// `true` if its program keeps congestion marks (P46).
     marks: bool,
 }
 
@@ -111,7 +111,7 @@ pub struct Agent {
     compared: Option<Instant>,
     /// How long until it is tried again.
     retry: Duration,
-    /// Whether the store has what is not established yet: not in its file, or not on the target.
+    /// `true` if the store has changes that are not in its file, or not on the target.
     pending: bool,
 }
 

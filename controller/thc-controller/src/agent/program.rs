@@ -48,7 +48,7 @@ impl Agent {
             marks: info.is_some_and(capacity::marks),
         };
         self.shared.store().forget_credit(&self.config.name);
-        // What it has refused is tried again.
+        // Rows that the target has refused are tried again.
         self.refused = Refused::default();
         let actual = target.read_rows().await?;
         self.refuse_unknown_sessions(&actual)?;

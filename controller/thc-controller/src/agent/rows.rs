@@ -194,7 +194,7 @@ impl Agent {
     }
 }
 
-/// Whether an update is of a row that only limits a rate.
+/// Returns whether an update is of a row that only limits a rate.
 fn has_meter(update: &Update) -> bool {
     let entity = update.entity.as_ref().and_then(|entity| entity.entity.as_ref());
     matches!(entity, Some(Entity::TableEntry(row)) if row.meter_config.is_some())

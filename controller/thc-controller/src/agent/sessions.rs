@@ -51,7 +51,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Whether a packet has its job's cookie, or its session's.
+    /// Returns whether a packet has its job's cookie, or its session's.
     fn has_cookie(&self, header: &Header) -> bool {
         let Some(known) = self.known.get(&header.job) else { return false };
         let of_session = self.registry.session(header.job).map(|(cookie, _)| cookie);
@@ -172,7 +172,7 @@ impl Agent {
         }
     }
 
-    /// The target has refused rows of a job: its session is over, which its members are told.
+    /// The target has refused rows of a job: its session is over, and its members are informed.
     pub(super) fn turn_away(&mut self, job: JobId) -> Packets {
         let Some(known) = self.known.remove(&job) else { return Vec::new() };
         if let Some(place) = self.shared.store().place_mut(&known.name, &self.config.name) {

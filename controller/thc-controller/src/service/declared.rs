@@ -102,7 +102,7 @@ impl Service {
         Ok(self.shared.save().await?)
     }
 
-    /// Whether the jobs of a configuration can be.
+    /// Checks the jobs of a configuration against the targets.
     pub fn check(&self, jobs: &[JobSection]) -> Result<(), Status> {
         self.steps(jobs).map(drop)
     }

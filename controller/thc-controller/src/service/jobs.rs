@@ -13,14 +13,14 @@ use thc_control_proto::v1;
 use thc_p4::rows::{RackRow, Row};
 use tonic::Status;
 
-/// Whether nobody is in a job; else the refusal ends with this advice.
+/// Checks that no worker is in a job; the refusal ends with this advice.
 pub(super) fn check_idle(job: &Job, advice: &str) -> Result<(), Status> {
     let Some((target, session)) = job.running_session() else { return Ok(()) };
     let (name, workers) = (job.spec.name(), session.members.len());
     Err(Status::failed_precondition(format!("job {name} runs with {workers} workers on {target}: {advice}")))
 }
 
-/// Where a job is to be.
+/// The targets of a new job.
 pub(super) struct Homes {
     pub(super) rooms: Vec<(String, Capacity)>,
     /// If its slots are dealt to them.
@@ -80,7 +80,7 @@ impl Service {
         let _turn = self.shared.turn(asked.name()).await;
         let homes = self.homes(asked)?;
         let names = homes.names();
-        // What is away cannot take it: better known before anything is written.
+        // A target that is away cannot take the job: refuse before anything is written.
         names.iter().try_for_each(|name| self.check_connected(name))?;
         let name = asked.name();
         self.change(name, |store| store.add(homes.spec(asked, store.free_number())?, &homes.rooms)).await?;
@@ -140,7 +140,7 @@ impl Service {
         Ok(())
     }
 
-    /// Whether the one target of a rack can be one.
+    /// Checks that the one target of a rack can be one.
     fn can_be_rack(&self, job: &str, rack: &RackPlace, rooms: &[(String, Capacity)]) -> Result<(), Status> {
         let refuse = |what: String| Err(Status::invalid_argument(format!("job {job}: {what}")));
         let [(only, _)] = rooms else {
@@ -152,7 +152,7 @@ impl Service {
         }
         if !target.ports.stations.iter().any(|(station, _)| *station == rack.mac) {
             return refuse(format!(
-                "root_mac {} is that of no [[target.station]] of {only}: add one; a thc-ps is told of its root by itself",
+                "root_mac {} is that of no [[target.station]] of {only}: add one; a thc-ps has its root in its own configuration",
                 rack.mac_text()
             ));
         }
@@ -163,7 +163,7 @@ impl Service {
     pub(super) fn rooms(&self, names: &[String]) -> Result<Vec<(String, Capacity)>, Status> {
         let views = self.shared.views();
         let room = |TargetHandle { config, .. }: &TargetHandle| {
-            // What a target does that is not there yet is its program's, if it gets that from here.
+            // The abilities of a target that is not up yet are those of its program, if the controller loads it.
             let loaded = config.loads.as_ref().and(config.capacity.forms);
             let forms = views.get(&config.name).and_then(|view| view.forms).or(loaded);
             (config.name.clone(), Capacity { forms, ..config.capacity })

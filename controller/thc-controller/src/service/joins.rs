@@ -69,7 +69,7 @@ impl Service {
         })
     }
 
-    /// Where a job's workers go: to its first server, if its slots are dealt to several; else where they went last, or to the first
+    /// The server that a job's workers go to: its first server, if its slots are dealt to several; else where they went last, or to the first
     /// of its targets that is there.
     fn active(&self, name: &str) -> Result<String, Status> {
         let (targets, active) = {

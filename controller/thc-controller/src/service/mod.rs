@@ -80,7 +80,7 @@ impl Service {
                 Err(Status::unavailable(format!("target {name} is not connected yet: try again in a second")))
             }
             Some(view) => {
-                // What goes wrong at a target often says itself what to do.
+                // Errors of a target often say themselves what to do.
                 let way = match view.error.contains("; ") {
                     true => "",
                     false => "; start it or name another target: it is tried again each second",

@@ -23,7 +23,7 @@ impl fmt::Debug for Hidden {
 /// A member of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Where it sends from.
+    /// The address that it sends from.
     pub at: SocketAddr,
     /// Its Ethernet address.
     pub mac: Mac,
@@ -49,7 +49,7 @@ pub struct Session {
     /// its rows is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<BTreeMap<u8, u64>>,
-    /// How much its workers may have outstanding, as they were told (P41); 0 for no bound.
+    /// The bytes that its workers may have outstanding, as WELCOME gave them (P41); 0 for no bound.
     #[serde(default)]
     pub credit: u32,
 }
@@ -58,7 +58,7 @@ fn is_zero(ports: &u8) -> bool {
     *ports == 0
 }
 
-/// Where a job lies on a target.
+/// The slots of a job on a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// Selects its counters.

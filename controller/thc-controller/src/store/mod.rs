@@ -185,7 +185,7 @@ impl Store {
         self.tables = tables;
     }
 
-    /// Whether a job of this number is here, or was removed while its rows may be on this target.
+    /// Returns whether a job of this number is here, or was removed while its rows may be on this target.
     #[must_use]
     pub(crate) fn knows(&self, target: &str, number: u16) -> bool {
         self.jobs.values().any(|job| job.spec.number() == number)
@@ -197,7 +197,7 @@ impl Store {
         self.removed.remove(target);
     }
 
-    /// Whether a target's tables have rows for a job beside all others.
+    /// Returns whether a target's tables have rows for a job beside all others.
     fn check_rows(&self, target: &str, capacity: &Capacity, spec: &JobSpec) -> Result<(), Status> {
         let others = self.jobs.values().filter(|job| job.places.contains_key(target));
         let others: Vec<_> = others.map(|job| job.spec.rows().counts_by_name()).collect();
@@ -285,7 +285,7 @@ pub fn fits(
     table: &WireTable,
     rack: Option<&RackPlace>,
 ) -> Result<(), Status> {
-    // Of a table that racks cannot have, thc-ps's checks have said so.
+    // thc-ps's checks have refused tables that racks cannot have.
     let form = rack.and_then(|rack| rack.form(table)).unwrap_or(table.form);
     match forms {
         Some(forms) if !forms.contains(form) => Err(Status::invalid_argument(format!(

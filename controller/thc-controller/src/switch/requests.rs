@@ -87,7 +87,7 @@ impl Target {
     }
 
     /// Makes changes, each part when those before it are made, in as many requests as servers take: gRPC's take messages of 4 MiB
-    /// unless told otherwise. With `careful` each has only a few updates, so that the switch can say which it refuses. A request
+    /// by default. With `careful` each has only a few updates, so that the switch can say which it refuses. A request
     /// with a refused update is the last.
     pub async fn write(&mut self, changes: SwitchChanges, careful: bool) -> Result<Written, ControllerError> {
         let most = if careful { FEW_UPDATES } else { usize::MAX };

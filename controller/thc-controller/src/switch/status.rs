@@ -43,7 +43,7 @@ pub fn closed(target: &str, message: &str) -> ControllerError {
     ControllerError::target(target, format!("it closed the connection{colon}{message}"))
 }
 
-/// Whether a code that ends a write may be about one of its updates. Other codes say that the switch is not
+/// Returns whether a code that ends a write may be about one of its updates. Other codes say that the switch is not
 /// there, or takes no updates from this controller.
 pub(super) fn refuses_updates(code: Code) -> bool {
     !matches!(

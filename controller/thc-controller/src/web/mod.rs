@@ -32,7 +32,7 @@ impl Listener for Readers {
     }
 }
 
-/// Serves until told to stop.
+/// Serves until `stop` is set.
 pub async fn serve(incoming: Incoming, service: Service, mut stop: watch::Receiver<bool>) {
     let app = Router::new()
         .route("/healthz", get(async || "ok\n"))

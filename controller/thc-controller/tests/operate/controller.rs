@@ -175,7 +175,7 @@ impl Drop for Controller {
     }
 }
 
-/// Whether a controller answers and has all its targets.
+/// Returns whether a controller answers and has all its targets.
 pub fn has_jobs(at: SocketAddr) -> bool {
     let ended = run(&["target", "list", "--json"], &[("THC_CONTROLLER", &at.to_string())]);
     let list: serde_json::Value = serde_json::from_str(&ended.out).unwrap_or_default();

@@ -1,5 +1,5 @@
 //! A day of an operator: a controller with certificates, two servers and a switch, ten declared jobs, and all that goes wrong.
-//! After each step every target holds what its jobs want, and nothing else; what is refused says what to do.
+//! After each step every target has rows of exactly the jobs that it should have; what is refused says what to do.
 
 use crate::aggregator;
 use crate::authority::Authority;

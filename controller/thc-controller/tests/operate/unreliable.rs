@@ -93,7 +93,7 @@ impl Service {
         }
     }
 
-    /// Whether a reading of counters is a step: they come all the time; the first ones are, and then some.
+    /// Returns whether a reading of counters is a step: they come all the time; the first ones are, and then some.
     fn counts_reading(&self) -> bool {
         let mut state = lock(&self.state);
         state.readings += 1;

@@ -45,7 +45,7 @@ fn values_vbmi(table: __m512i, packed: __m256i) -> __m512i {
     // of each byte, which is the first lane, then the low one.
     let begins = _mm512_set1_epi64(0x181C_1014_080C_0004);
     let nibbles = _mm512_multishift_epi64_epi8(begins, _mm512_cvtepu32_epi64(packed));
-    // What follows the nibble chooses one of the table's four copies.
+    // The bits above the nibble choose one of the table's four copies.
     _mm512_permutexvar_epi8(nibbles, table)
 }
 

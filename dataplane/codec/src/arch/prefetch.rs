@@ -39,8 +39,8 @@ pub(super) fn prefetch_ahead<const N: usize>(from: *const f32) {
     to_second(from.wrapping_add(AHEAD), N);
 }
 
-/// Prefetches `len` coordinates from `from` on into the second-level cache, on processors that can be told
-/// which cache.
+/// Prefetches `len` coordinates from `from` on into the second-level cache, on processors with an instruction that
+/// names the cache.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 pub(super) fn to_second(from: *const f32, len: usize) {

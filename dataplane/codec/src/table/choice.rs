@@ -145,7 +145,7 @@ struct Search {
     solver: Solver,
     edges: usize,
     workers: f64,
-    /// Of a table that is given; empty where the best table of so many edges is meant.
+    /// The values of a given table; empty for the best table of so many edges.
     values: Vec<u8>,
 }
 

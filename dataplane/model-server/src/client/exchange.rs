@@ -19,7 +19,7 @@ enum Turn {
     Done,
 }
 
-/// Whether a further attempt would fail, too.
+/// Returns whether a further attempt would fail, too.
 fn is_final(error: &ModelError) -> bool {
     !matches!(error, ModelError::Unreachable { .. })
 }

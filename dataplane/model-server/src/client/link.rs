@@ -27,7 +27,7 @@ const CLOSING: Duration = Duration::from_millis(100);
 const LAG: Duration = Duration::from_secs(1);
 /// How long an attempt to connect may take.
 const ATTEMPT: Duration = Duration::from_secs(3);
-/// The longest answer that is not a vector: a server's statistics.
+/// The longest answer that is not a vector: the server's statistics.
 const LONGEST_ANSWER: usize = 1 << 26;
 
 /// A server, and the job there: the errors that its failures become.
@@ -90,7 +90,7 @@ impl Peer {
     }
 }
 
-/// Waits for a server, for at most `timeout`.
+/// Waits for the server, for at most `timeout`.
 pub(crate) async fn within<T>(
     timeout: Duration,
     peer: &Peer,
@@ -216,7 +216,7 @@ impl Link {
         let _ = tokio::time::timeout(CLOSING, self.endpoint.wait_idle()).await;
     }
 
-    /// Whether the connection ended because the model was deleted. A reconnecting worker would create the model anew.
+    /// Returns whether the connection ended because the model was deleted. A reconnecting worker would create the model anew.
     pub fn is_deleted(&self) -> bool {
         matches!(self.connection.close_reason(), Some(ConnectionError::ApplicationClosed(close))
             if Reason::of_close(&close) == Some(Reason::Deleted))

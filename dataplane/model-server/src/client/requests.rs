@@ -59,6 +59,7 @@ pub struct Pulled {
 
 /// The outcome of a push.
 #[derive(Clone, Debug, Default)]
+#[must_use = "shards may have refused the push"]
 pub struct Pushed {
     /// The number of shards that accepted the push.
     pub accepted_shards: usize,
@@ -139,14 +140,14 @@ impl Pulled {
         self.shards.iter().all(|shard| *shard == ShardState::Waiting(epoch)).then_some(epoch)
     }
 
-    /// Whether at least one shard has no value: the model is new, or a server has lost its part. Nothing can be pushed
+    /// Returns whether at least one shard has no value: the model is new, or the server has lost it. Nothing can be pushed
     /// until a worker has initialised it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.shards.contains(&ShardState::Empty)
     }
 
-    /// Whether at least one shard takes pushes.
+    /// Returns whether at least one shard takes pushes.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.shards.iter().any(|shard| matches!(shard, ShardState::Running(_)))

@@ -20,7 +20,7 @@ impl Client {
     /// what `x` holds if nothing was.
     ///
     /// # Errors
-    /// [`ModelError::Config`]; [`ModelError::Unreachable`] if a server does not answer in time;
+    /// [`ModelError::Config`]; [`ModelError::Unreachable`] if the server does not answer in time;
     /// [`ModelError::Refused`] if it does not want to.
     pub fn pull(&mut self, x: &mut [f32], how: Pull) -> Result<Pulled, ModelError> {
         self.step(None, Some((x, how))).map(|(_, pulled)| pulled)
@@ -30,7 +30,7 @@ impl Client {
     /// Shards that waited at that pull get nothing.
     ///
     /// # Errors
-    /// As [`Self::pull`]; [`ModelError::Empty`] if that pull found a shard without a value, as after a server has lost its
+    /// As [`Self::pull`]; [`ModelError::Empty`] if that pull found a shard without a value, as after the server has lost its
     /// part; coordinates that are not finite; [`ModelError::Refused`] if the model diverges.
     pub fn push(&mut self, gradient: &[f32], how: Push) -> Result<Pushed, ModelError> {
         self.step(Some((gradient, how)), None).map(|(pushed, _)| pushed)
@@ -98,7 +98,7 @@ impl Client {
         Ok((pushed, pulled))
     }
 
-    /// What makes a push impossible as a whole, so that no shard takes a part of it.
+    /// Refuses a push that is impossible as a whole, so that no shard takes a part of it.
     fn check_push(&self, gradient: &[f32], how: Push) -> Result<(), ModelError> {
         if !(how.scale.is_finite() && how.scale >= 0.0) {
             let scale = how.scale;

@@ -17,7 +17,7 @@ use thc_codec::rounding::Rounding;
 
 use crate::codec::kernels::{self, UNIFORMS};
 
-/// What is left of a vector: β of Lemma 2.
+/// The part of a vector that is left: β of Lemma 2.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sparse {
     /// Magnitude of every coordinate that was kept.

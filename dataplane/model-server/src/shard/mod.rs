@@ -127,7 +127,7 @@ impl ModelShard {
         self.state.sequences.get(&worker).copied().unwrap_or(0)
     }
 
-    /// Whether it may hold these numbers.
+    /// Returns whether it may hold these numbers.
     #[must_use]
     pub fn holds(x: &[f32]) -> bool {
         norm::max_abs(x) <= LARGEST

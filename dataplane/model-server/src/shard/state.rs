@@ -47,7 +47,7 @@ pub type SharedVector = Arc<Vec<f32>>;
 /// Everything of a shard that survives a restart. A clone shares the numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
-    /// What it can do.
+    /// The operations that are possible.
     pub phase: Phase,
     /// Epochs completed.
     pub epoch: u64,

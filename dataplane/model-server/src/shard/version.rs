@@ -24,7 +24,7 @@ pub struct Version {
     /// The round of the rounding.
     pub(super) round: u64,
     pub(super) number: u32,
-    /// Where its precision is told: the most bits of a rounded block, 32 if there is none.
+    /// The precision to report: the most bits of a rounded block, 32 if there is none.
     pub(super) bits: Arc<AtomicU8>,
 }
 

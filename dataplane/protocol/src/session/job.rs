@@ -170,7 +170,7 @@ impl JobState {
         let welcome = &self.job.welcome;
         let credit = self.seating.uplink().map_or(welcome.credit, |uplink| uplink.credit(welcome.credit));
         // A rack reports marks only if its root does, too (P46).
-        let marks = welcome.marks && self.seating.uplink().is_none_or(Uplink::tells_marks);
+        let marks = welcome.marks && self.seating.uplink().is_none_or(Uplink::reports_marks);
         let body = Welcome { session, nonce: peer.nonce, marks, credit, ..*welcome }.to_bytes();
         packet(peer.addr, &self.header(Kind::Welcome, worker, session), &body)
     }

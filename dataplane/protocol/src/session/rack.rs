@@ -10,7 +10,7 @@ use crate::{Cookie, WorkerId};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The time between two packets that tell the root that a session is over.
+/// The time between two LEAVE packets to the root when a session is over.
 const ENDING_RETRY: Duration = Duration::from_millis(200);
 
 /// The rack's nonce: it stays the same, even if the rack restarts, as long as no member restarts.

@@ -177,9 +177,12 @@ impl Registry {
         self.jobs.values().any(|state| state.knows(from))
     }
 
-    /// Workers present in a job and whether its session runs.
+    /// The workers that have joined a job and not left it, one bit each, and whether its session runs.
     pub fn status(&self, job: JobId) -> Option<(u64, bool)> {
-        self.jobs.get(&job).map(|state| (state.joined_workers(), state.session.is_some()))
+        let state = self.jobs.get(&job)?;
+        let left = state.members().filter(|(_, member)| member.left);
+        let left = left.map(|(worker, _)| worker.bit()).sum::<u64>();
+        Some((state.joined_workers() & !left, state.session.is_some()))
     }
 
     /// Takes a control packet. `alive(job, worker)` says how long ago a member's last packet came, if

@@ -24,7 +24,7 @@ pub(super) struct Uplink {
 
 impl Uplink {
     /// Returns whether the root reports marks, by its last WELCOME.
-    pub fn tells_marks(&self) -> bool {
+    pub fn reports_marks(&self) -> bool {
         self.root.welcome.marks
     }
 

@@ -9,7 +9,7 @@ pub const HEADER_LEN: usize = 20;
 /// Bytes of it before the round.
 pub const BEFORE_ROUND: usize = 12;
 /// The protocol's version.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// Flag: pass this packet's slot on to all members (P17 NUDGE).
 pub const FLAG_NUDGE: u8 = 1;
 /// Flag: a rack passes on what its root has sent (P36 passed on).

@@ -33,6 +33,7 @@ fn members_hear_who_has_left_and_whose_port_nobody_listens_at() {
     for i in [0, 2, 3] {
         assert_eq!(processes[i].events.last(), Some(&JoinEvent::Here(0b1101)), "worker {i}");
     }
+    assert_eq!(server.registry.status(JOB), Some((0b1101, true)));
     assert!(!processes[1].joiner.has_left());
     // One is killed: its own host says so.
     for action in server.registry.unreachable(&[processes[2].address, address(9, 0)]) {

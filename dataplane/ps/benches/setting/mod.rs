@@ -53,7 +53,7 @@ impl PacketHandler for AtPort {
     }
 
     #[inline]
-    fn expect(&self, packet: &[u8]) {
+    fn prefetch(&self, packet: &[u8]) {
         self.aggregator.prefetch(packet);
     }
 }

@@ -125,7 +125,7 @@ impl Clients {
         if !notices.is_empty() {
             tracing::info!("P4Runtime: the primary controller has gone");
         }
-        self.tell(&inner, &notices);
+        self.send_notices(&inner, &notices);
     }
 
     /// Handles a controller's arbitration update.
@@ -154,11 +154,11 @@ impl Clients {
                 if primary { "a controller is primary" } else { "no primary controller" }
             );
         }
-        self.tell(&inner, &notices);
+        self.send_notices(&inner, &notices);
         Ok(())
     }
 
-    fn tell(&self, inner: &Inner, notices: &[Notice]) {
+    fn send_notices(&self, inner: &Inner, notices: &[Notice]) {
         let highest = inner.arbitration.highest();
         let election_id = highest.map(|id| Uint128 { high: (id >> 64) as u64, low: id as u64 });
         for Notice { client, standing } in notices {

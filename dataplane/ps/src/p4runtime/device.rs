@@ -44,7 +44,7 @@ pub struct State {
     /// The pipeline configuration in force.
     pub pipeline: Option<ForwardingPipelineConfig>,
     /// The counts from which counters begin with 0.
-    pub base: Readings,
+    pub base: Arc<Readings>,
 }
 
 impl Device {
@@ -147,7 +147,7 @@ impl Device {
             return refuse_stopping();
         }
         drop(forwarding);
-        state.base = self.readings();
+        state.base = Arc::new(self.readings());
         tracing::info!("P4Runtime: pipeline set");
         state.pipeline = Some(verified);
         Ok(())

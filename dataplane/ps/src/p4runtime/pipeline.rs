@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn another_program_is_told_by_its_first_difference() {
+    fn another_program_is_named_by_its_first_difference() {
         let says = |change: &dyn Fn(&mut P4Info)| {
             let mut info = own_p4info();
             change(&mut info);
@@ -124,7 +124,7 @@ mod tests {
                 .message
                 .contains("P4Info is missing")
         );
-        // Its forms are its own, whatever program it is told.
+        // Its forms are its own, whatever program it gets.
         let mut info = own_p4info();
         set_forms(&mut info, "4/8");
         assert_eq!(verify(config(info, b"")).unwrap().p4info, Some(own_p4info()));

@@ -172,9 +172,9 @@ impl Device {
                 }
             }
             Wanted::Counters(query) => {
+                let base = Arc::clone(&self.state().base);
                 for cell in query.cells(self.program) {
-                    let entity = cell_entity(readings, &self.state().base, cell);
-                    if !chunks.push(entity).await {
+                    if !chunks.push(cell_entity(readings, &base, cell)).await {
                         return false;
                     }
                 }

@@ -69,13 +69,13 @@ fn a_session_is_what_its_rows_say() {
 }
 
 #[test]
-fn only_what_changed_is_told() {
+fn only_differences_are_sent() {
     let mut store = session();
     let before = view(&store);
     assert!(changes(&before, &before).is_empty());
     let all = changes(&View::default(), &before);
     assert_eq!((all.gone.len(), all.unused.len(), all.tables.len(), all.jobs.len()), (0, 0, 1, 1));
-    // A member moves: the job is told anew, its slots stay.
+    // A member moves: the job is sent anew, its slots stay.
     for change in StaticRows::default().member(JOB, WorkerId(1), endpoint(9).addr) {
         store.exchange(change);
     }
@@ -121,22 +121,22 @@ fn another_epoch_or_another_shape_empties_the_slots() {
 #[test]
 fn tables_come_and_go_under_a_job() {
     let mut store = session();
-    let told = view(&store);
+    let committed = view(&store);
     let mut used = Used::default();
-    used.follow(&changes(&View::default(), &told), &told);
+    used.follow(&changes(&View::default(), &committed), &committed);
     let mut other = USUAL;
     other.values[15] = 40;
     let refused = Err(JobConfigError::TableInUse { table: TableId(3), job: JOB });
     let none = BTreeSet::new();
     let checked = |store: &Store, renewed: &BTreeSet<JobId>| {
-        let held = Held { memory: (1 << 20, 1), told: &told, used: &used, renewed };
+        let held = Held { memory: (1 << 20, 1), committed: &committed, used: &used, renewed };
         check(Program::get(), store, &BTreeMap::new(), &held, None)
     };
     // Neither other values nor none, unless the job goes in between.
     let held = store.exchange(StaticRows::default().table(TableId(3), &other));
     assert_eq!(checked(&store, &none), refused);
     assert_eq!(checked(&store, &BTreeSet::from([JOB])), Ok(()));
-    assert_eq!(changes(&told, &view(&store)).tables, [(TableId(3), other)]);
+    assert_eq!(changes(&committed, &view(&store)).tables, [(TableId(3), other)]);
     store.exchange(row(tables().lookup, &[3], None));
     assert_eq!(checked(&store, &none), refused);
     // Taken away from the job, its values may go, and come back only as they were.
@@ -144,7 +144,7 @@ fn tables_come_and_go_under_a_job() {
     assert_eq!(checked(&store, &none), Ok(()));
     let without = view(&store);
     assert_eq!(without.jobs[&JOB].config.tables, []);
-    let taken = changes(&told, &without);
+    let taken = changes(&committed, &without);
     assert_eq!((&taken.unused[..], taken.jobs.len(), taken.gone.len()), (&[TableId(3)][..], 1, 0));
     store.exchange(StaticRows::default().table(TableId(3), &other));
     assert_eq!(checked(&store, &none), refused);
@@ -189,9 +189,9 @@ fn the_end_of_a_session_takes_all_its_rows() {
 fn rows_must_fit_together() {
     let program = Program::get();
     let limit = 1 << 20;
-    let (told, used, renewed) = (View::default(), Used::default(), BTreeSet::new());
+    let (committed, used, renewed) = (View::default(), Used::default(), BTreeSet::new());
     let checked = |store: &Store, memory| {
-        let held = Held { memory: (memory, 3), told: &told, used: &used, renewed: &renewed };
+        let held = Held { memory: (memory, 3), committed: &committed, used: &used, renewed: &renewed };
         check(program, store, &BTreeMap::new(), &held, Some(JOB))
     };
     let mut store = session();

@@ -207,7 +207,7 @@ pub struct Held<'a> {
     /// Bytes that jobs may take in all shards together, and how many shards there are.
     pub memory: (usize, u8),
     /// The view of the last commit.
-    pub told: &'a View,
+    pub committed: &'a View,
     /// The tables that may be in slots.
     pub used: &'a Used,
     /// Jobs whose slots are emptied in any case.
@@ -231,9 +231,9 @@ pub fn check(
     for (key, row) in store.rows(program.known.jobs) {
         let config = config(program, store, levels, key[0], row);
         config.check()?;
-        let told = held.told.jobs.get(&config.job).filter(|_| !held.renewed.contains(&config.job));
+        let before = held.committed.jobs.get(&config.job).filter(|_| !held.renewed.contains(&config.job));
         let epoch = program.param(row, "epoch") as u32;
-        if told.is_some_and(|told| told.epoch == epoch && told.config.same_slots(&config))
+        if before.is_some_and(|before| before.epoch == epoch && before.config.same_slots(&config))
             && let Some(table) = held.used.broken_table(program, store, config.job)
         {
             return Err(JobConfigError::TableInUse { table, job: config.job });

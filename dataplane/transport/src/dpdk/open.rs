@@ -18,9 +18,9 @@ use crate::link::neighbours::Neighbours;
 /// it.
 const ORDINARY_MEMORY: u32 = 512;
 
-/// The time by which a memif's server may be later than its client,
+/// The time by which a memif's server may be later than its client.
 const SERVER_PATIENCE: Duration = Duration::from_secs(20);
-/// and the time between two attempts to reach it.
+/// The time between two attempts to reach a memif's server.
 const SERVER_PAUSE: Duration = Duration::from_millis(300);
 
 impl From<DpdkError> for TransportError {
@@ -59,7 +59,7 @@ impl DpdkIo {
             };
             let (port, queues) = open_port(eal, &port_config, &pools)?;
             tracing::debug!(device = port.info().name, info = ?port.info(), "opened");
-            tell_steering(port.info());
+            log_steering(port.info());
             ports.push(port);
             for (mine, queue) in by_queue.iter_mut().zip(queues) {
                 mine.push(queue);
@@ -88,11 +88,11 @@ fn open_port(
     pools: &[Mempool],
 ) -> Result<(Port, Vec<(RxQueue, TxQueue)>), DpdkError> {
     let since = Instant::now();
-    let mut told = false;
+    let mut warned = false;
     loop {
         match Port::open(eal, config, pools) {
             Err(error @ DpdkError::NoServer { .. }) if since.elapsed() < SERVER_PATIENCE => {
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut warned, true) {
                     tracing::warn!("{error}; waiting for it");
                 }
                 std::thread::sleep(SERVER_PAUSE);
@@ -103,7 +103,7 @@ fn open_port(
 }
 
 /// Logs how packets find the queues, if there are several.
-fn tell_steering(info: &PortInfo) {
+fn log_steering(info: &PortInfo) {
     let by = match info.steering {
         thc_dpdk::Steering::OneQueue => return,
         thc_dpdk::Steering::Flow => "by rules for the UDP port (rte_flow)",

@@ -39,7 +39,7 @@ counts! {
         truncated,
         /// IPv4 headers that are malformed or whose checksum is wrong.
         ip_header,
-        /// IPv4 packets with options: they are not THC's.
+        /// IPv4 packets with options, which THC's do not have.
         ip_options,
         /// IPv4 fragments.
         fragments,

@@ -23,11 +23,11 @@ struct State {
 }
 
 impl RunMetrics {
-    /// Serves the last statistics.
+    /// Serves the last state that the run has reported.
     pub fn serve(&self, at: SocketAddr) -> io::Result<MetricsServer> {
-        let metrics = self.clone();
+        let shared = self.clone();
         let make = move || {
-            let state = metrics.lock().clone();
+            let state = shared.lock().clone();
             thc_config::metrics::text("thc_group", move |encoder| write(encoder, &state))
         };
         let endpoint = MetricsServer::serve(at, make)?;
@@ -41,7 +41,7 @@ impl RunMetrics {
     }
 
     /// A call begins.
-    pub fn count_begin(&self) {
+    pub fn begin_call(&self) {
         self.lock().began = Some(Instant::now());
     }
 
@@ -107,12 +107,12 @@ mod tests {
 
     /// Each field of the report has its metric, with its value.
     #[test]
-    fn metrics_have_all_that_the_report_has() {
+    fn all_that_the_report_has_is_exported() {
         let metrics = RunMetrics::default();
         let endpoint = metrics.serve("127.0.0.1:0".parse().unwrap()).unwrap();
         assert!(read(&endpoint).values().all(|family| family.samples.is_empty()), "nothing is known yet");
         metrics.set_worker(5, 3);
-        metrics.count_begin();
+        metrics.begin_call();
         let call = |families: &Families| {
             value(families, "thc_group_call_seconds", &[("thc_job", "5"), ("worker", "3")])
         };

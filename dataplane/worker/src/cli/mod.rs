@@ -5,5 +5,6 @@ pub mod metrics;
 pub mod options;
 pub mod output;
 pub mod run;
+pub mod signals;
 pub mod spans;
 pub mod tensors;

@@ -3,10 +3,13 @@
 use super::metrics::RunMetrics;
 use super::options::{RunConfig, TensorSource};
 use super::output::Output;
+use super::signals::{Signals, Stopped};
 use super::tensors::{self, Tensor};
+use anyhow::Context;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thc_codec::signs::SignKey;
 use thc_config::logs::print;
@@ -19,7 +22,7 @@ struct Work {
     data: Vec<f32>,
     coordinates: usize,
     mean: Vec<f32>,
-    /// Its spans, if they are given.
+    /// How it travels, if the plan says so.
     spans: Option<Vec<Span>>,
 }
 
@@ -46,12 +49,12 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
     };
     let metrics = RunMetrics::default();
     let _endpoint = config.http.map(|at| metrics.serve(at)).transpose()?;
-    let group = Group::join(config.group.clone())?;
+    let signals = Signals::handle().context("cannot handle signals")?;
+    let joined = Group::join_until(config.group.clone(), Arc::clone(&signals.stop));
+    let group = joined
+        .map_err(|error| signals.explain(error.into(), || "ended the wait for the others".to_owned()))?;
     let workers = group.parameters()?.all_workers();
-    let check_method = || {
-        config.method.check(group.parameters()?.tables.first(), group.block()?).map_err(anyhow::Error::msg)
-    };
-    check_method()?;
+    check_method(config, &group)?;
     let (job, worker) = (group.job(), group.worker());
     metrics.set_worker(job, worker);
     match &config.group.controller {
@@ -69,11 +72,48 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
     }
     let coordinates = work.iter().map(|work| work.data.len()).sum();
     let bar = progress(config.repeat, coordinates);
-    let times = loop {
-        let end = match reduce(&group, config, &mut work, (&bar, &metrics)) {
-            Ok(times) => break times,
-            Err(end) => end,
-        };
+    let mut times = Vec::new();
+    let end = reduce_with_rejoins(&group, config, &mut work, (&bar, &metrics), &mut times);
+    bar.finish_and_clear();
+    let end = end.map_err(|error| {
+        let progress =
+            || format!("made worker {worker} leave after {} of {} all-reduces", times.len(), config.repeat);
+        signals.explain(error, progress)
+    });
+    match &end {
+        Ok(()) => {
+            if let Some(output) = output {
+                input.iter_mut().zip(work).for_each(|(tensor, work)| tensor.data = work.mean);
+                output.write(&input)?;
+            }
+        }
+        Err(error) if error.is::<Stopped>() => {}
+        Err(_) => return end,
+    }
+    let stats = group.stats()?;
+    drop(group);
+    if !times.is_empty() {
+        report(config, (job, worker, workers), coordinates, &times, &stats)?;
+    }
+    end
+}
+
+/// Checks that the job is as the run's method has it.
+fn check_method(config: &RunConfig, group: &Group) -> anyhow::Result<()> {
+    config.method.check(group.parameters()?.tables.first(), group.block()?).map_err(anyhow::Error::msg)
+}
+
+/// All repetitions, begun anew in a new session each time that one ends, if the run is to rejoin.
+fn reduce_with_rejoins(
+    group: &Group,
+    config: &RunConfig,
+    work: &mut [Work],
+    (bar, metrics): (&ProgressBar, &RunMetrics),
+    times: &mut Vec<Duration>,
+) -> anyhow::Result<()> {
+    loop {
+        times.clear();
+        let Err(end) = reduce(group, config, work, (bar, metrics), times) else { return Ok(()) };
         match end.downcast_ref() {
             Some(WorkerError::Session(
                 why @ (SessionError::Reforming { .. }
@@ -83,19 +123,11 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
                 tracing::warn!("{why}; joining anew and beginning again");
                 work.iter().try_for_each(|work| group.reset_feedback(work.key))?;
                 group.rejoin()?;
-                check_method()?;
+                check_method(config, group)?;
             }
             _ => return Err(end),
         }
-    };
-    bar.finish_and_clear();
-    if let Some(output) = output {
-        input.iter_mut().zip(work).for_each(|(tensor, work)| tensor.data = work.mean);
-        output.write(&input)?;
     }
-    let stats = group.stats()?;
-    drop(group);
-    report(config, (job, worker, workers), coordinates, &times, &stats)
 }
 
 impl Work {
@@ -120,19 +152,19 @@ impl Work {
     }
 }
 
-/// All repetitions: how long each took. The last one's means stay in `work`.
+/// All repetitions: adds how long each took to `times`. The last one's means stay in `work`.
 fn reduce(
     group: &Group,
     config: &RunConfig,
     work: &mut [Work],
     (bar, metrics): (&ProgressBar, &RunMetrics),
-) -> anyhow::Result<Vec<Duration>> {
+    times: &mut Vec<Duration>,
+) -> anyhow::Result<()> {
     bar.reset();
-    let mut times = Vec::new();
     for _ in 0..config.repeat {
-        // Whoever waits may join between any two.
+        // A worker that waits may join between any two.
         work.iter_mut().try_for_each(Work::fill)?;
-        metrics.count_begin();
+        metrics.begin_call();
         let started = Instant::now();
         if let [work] = work {
             let call = call(config, work.key, work.spans.as_deref());
@@ -151,14 +183,14 @@ fn reduce(
         metrics.set_stats(group.stats()?);
         bar.inc(1);
         if config.each {
-            print_call(config, &times, work)?;
+            print_each(config, times, work)?;
         }
     }
-    Ok(times)
+    Ok(())
 }
 
-/// Prints a line about the last all-reduce at once.
-fn print_call(config: &RunConfig, times: &[Duration], work: &[Work]) -> anyhow::Result<()> {
+/// Prints a line about the last all-reduce, as soon as it is done.
+fn print_each(config: &RunConfig, times: &[Duration], work: &[Work]) -> anyhow::Result<()> {
     let number = times.len() - 1;
     let seconds = times.last().map_or(0.0, Duration::as_secs_f64);
     let checksum = format!("{:016x}", checksum(work.iter().flat_map(|work| &work.mean)));
@@ -176,7 +208,7 @@ fn checksum<'a>(values: impl Iterator<Item = &'a f32>) -> u64 {
     })
 }
 
-/// The all-reduce of a tensor, by spans if there are any.
+/// The all-reduce of a tensor, span by span if the plan has spans.
 fn call<'a>(config: &RunConfig, key: u64, spans: Option<&'a [Span]>) -> Call<'a> {
     let plan = spans.map_or(Plan::Whole(config.mode), Plan::Spans);
     Call { plan, feedback: config.error_feedback.then_some(key) }
@@ -226,7 +258,7 @@ fn report(
             "workers": workers,
             "mode": if config.mode == Mode::Raw { "raw" } else { "thc" },
             "coordinates": coordinates,
-            "repeat": config.repeat,
+            "repeat": times.len(),
             "seconds": times.iter().map(Duration::as_secs_f64).collect::<Vec<_>>(),
             "median_seconds": median,
             "bytes_per_coordinate_up": up,
@@ -247,7 +279,7 @@ fn report(
          time spent      compression {compression:.2} s, network {network:.2} s, waiting {waiting:.2} s",
         plural(coordinates as u64, "coordinate"),
         plural(workers.into(), "worker"),
-        if config.repeat == 1 { "once".to_owned() } else { plural(config.repeat.into(), "time") },
+        if times.len() == 1 { "once".to_owned() } else { plural(times.len() as u64, "time") },
         median * 1e3,
         sorted[0] * 1e3,
         4.0 * coordinates as f64 / median / 1e9,

@@ -3,6 +3,7 @@
 use super::{Controller, client};
 use crate::Seat;
 use crate::WorkerError;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use thc_control_proto::v1::JoinRequest;
 use tonic::Code;
@@ -14,8 +15,13 @@ impl Controller {
     /// Asks for a seat, with this number or else [`Self::rank`]. Waits for a controller that is not there yet.
     ///
     /// # Errors
-    /// [`WorkerError::Controller`] if it refuses, or is not there in time.
-    pub(crate) fn find_seat(&self, rank: Option<u8>, patience: Duration) -> Result<Seat, WorkerError> {
+    /// [`WorkerError::Controller`] if it refuses, or is not there in time; [`WorkerError::GivenUp`] once `stop` is true.
+    pub(crate) fn find_seat(
+        &self,
+        rank: Option<u8>,
+        patience: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Seat, WorkerError> {
         let end = Instant::now() + patience;
         let rank = rank.or(self.rank).map(u32::from);
         let request = JoinRequest { job: self.url.job().to_owned(), rank, token: self.token };
@@ -29,6 +35,9 @@ impl Controller {
                     }
                     tracing::debug!("{}: {}; asking again", self.url, status.message());
                     std::thread::sleep(RETRY);
+                    if stop.load(Ordering::SeqCst) {
+                        return Err(WorkerError::GivenUp);
+                    }
                 }
             }
         };

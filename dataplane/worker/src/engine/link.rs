@@ -49,7 +49,7 @@ impl Link {
         let mut bytes = replies.bytes.as_slice();
         for &reply in &replies.packets {
             match reply {
-                Reply::Here { shard, len } => {
+                Reply::Copied { shard, len } => {
                     let (packet, rest) = bytes.split_at(len);
                     bytes = rest;
                     self.tx(io).send(shard, packet, len);
@@ -62,7 +62,7 @@ impl Link {
         self.replies = replies;
     }
 
-    fn note(&mut self, result: std::io::Result<()>) {
+    fn keep_error(&mut self, result: std::io::Result<()>) {
         if let Err(error) = result {
             self.error.get_or_insert(error);
         }
@@ -78,8 +78,8 @@ pub(super) struct Replies {
 
 #[derive(Clone, Copy, Debug)]
 enum Reply {
-    /// The next `len` bytes.
-    Here { shard: u8, len: usize },
+    /// A copy, the next `len` of the kept bytes.
+    Copied { shard: u8, len: usize },
     /// The packet that the interface keeps for a slot.
     Packed { shard: u8, slot: SlotId, flags: u8 },
 }
@@ -89,7 +89,7 @@ impl Tx for Replies {
         debug_assert!(segment <= MAX_PACKET);
         for packet in contents.chunks(segment) {
             if self.packets.len() < REPLIES {
-                self.packets.push(Reply::Here { shard, len: packet.len() });
+                self.packets.push(Reply::Copied { shard, len: packet.len() });
                 self.bytes.extend_from_slice(packet);
             }
         }
@@ -114,7 +114,7 @@ impl<I: RetainedTx> Tx for LinkTx<'_, I> {
         let to = self.link.ps.address(shard);
         let ecn = if Header::is_of_data(contents) { self.link.data } else { Ecn::NotEct };
         let sent = self.io.send_run_with(to, contents, segment, ecn.bits());
-        self.link.note(sent);
+        self.link.keep_error(sent);
         self.link.time += started.elapsed();
     }
 
@@ -127,7 +127,7 @@ impl<I: RetainedTx> Tx for LinkTx<'_, I> {
     fn send_packed(&mut self, shard: u8, slot: SlotId) {
         let to = self.link.ps.address(shard);
         let sent = self.io.send_packed(to, usize::from(slot.0), self.link.data.bits());
-        self.link.note(sent);
+        self.link.keep_error(sent);
     }
 
     fn repeat_packed(&mut self, shard: u8, slot: SlotId, flags: u8) {
@@ -142,7 +142,7 @@ impl<I: RetainedTx> Tx for LinkTx<'_, I> {
     fn flush(&mut self) {
         let started = Instant::now();
         let sent = self.io.flush();
-        self.link.note(sent);
+        self.link.keep_error(sent);
         self.link.time += started.elapsed();
     }
 }

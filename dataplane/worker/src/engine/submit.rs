@@ -1,4 +1,4 @@
-//! Takes calls in, and has the caller's end of a call whose tensor the engine owns.
+//! Submission of calls, and the handle of a call whose tensor the engine owns.
 
 use super::Engine;
 use super::calls::{Active, CallFeedback, Owner};

@@ -17,7 +17,7 @@ use thc_transport::{RetainedTx, Run};
 /// The bit that only control kinds have set (P2 kinds).
 const CONTROL: u8 = 0x20;
 
-/// Whether only the worker's state machine handles packets of this kind.
+/// Returns whether the worker's state machine alone handles packets of this kind.
 fn is_for_worker(kind: u8) -> bool {
     kind & CONTROL == 0 && kind != Kind::Nudge as u8
 }
@@ -210,15 +210,16 @@ impl<I: RetainedTx> Engine<I> {
     }
 }
 
-/// Why a session ends that a packet ends.
+/// The error of a packet that ends the session.
 enum SessionEnd {
+    /// The worker cannot be a member any more.
     Joining(JoinError),
     Session(SessionError),
 }
 
 impl Session {
-    /// Handles a packet of a run that is not of results alone. `port` is where it came from. Returns why the session
-    /// ends, if the packet ends it.
+    /// Handles a packet from `port`, of a run that does not have results alone. Returns an error if the packet ends the
+    /// session.
     fn handle(
         &mut self,
         now: Duration,

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from thc.errors import ConfigError
 from thc.torch.backend.options import Options, exact
+from thc.torch.release import release_of
 
 __all__ = ["NAME", "Options", "exact", "register"]
 
@@ -30,19 +32,13 @@ _OLDEST = (2, 7)
 
 def register() -> None:
     """Tells ``torch.distributed`` of the backend. ``import thc.torch`` does it."""
-    if dist.is_available() and NAME.upper() not in getattr(dist.Backend, "_plugins", {}) and _version() >= (2, 1):
+    if dist.is_available() and NAME.upper() not in getattr(dist.Backend, "_plugins", {}):
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
-
-
-def _version() -> tuple[int, ...]:
-    import torch
-
-    return tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 
 def _create(told: Any, options: Any) -> Any:
     """Makes a process group of what torch tells about its ranks."""
-    if _version() < _OLDEST:
+    if release_of(torch.__version__) < _OLDEST:
         raise ConfigError(f'the backend "{NAME}" needs PyTorch 2.7 or newer: update it, or use thc.torch.wrap')
     from thc.torch.backend.process_group import ThcProcessGroup
 

@@ -50,6 +50,8 @@ class Options(_Base):
             super().__init__("thc")
         else:
             super().__init__("thc", timeout)
+        if compression.method != "default":
+            raise ConfigError(f"method is {compression.method!r}, which keeps error feedback, and the backend \"thc\" keeps none: use thc.torch.wrap")
         given = compression.only('the backend "thc"', "min_size").given()
         told: dict[str, Any] = {name: _read(name) for name in VARIABLES if name not in given}
         usual = told.pop("everywhere")

@@ -5,21 +5,21 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 import torch.distributed as dist
 
 from thc import errors
-from thc.errors import ThcError
 from thc.stats import Stats
 from thc.torch.collective import CollectiveGroup
+from thc.torch.compression.compressor import HostCompressor, Task
+from thc.torch.compression.layout import Layout, Segment
+from thc.torch.engine.bucket import Arrival, Bucket
 from thc.torch.engine.pipeline import Pipeline
-from thc.torch.options import Compression
+from thc.torch.options import Compression, Options
 
 
 class FutureWork(dist._Work):
@@ -110,14 +110,8 @@ class JointWork(FutureWork):
         self._future = torch.futures.collect_all([work.get_future() for work in works]).then(tell)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        failed: BaseException | None = None
         for work in self._works:
-            try:
-                work.wait(timeout) if timeout else work.wait()
-            except (ThcError, RuntimeError) as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
+            work.wait(timeout) if timeout else work.wait()
         return True
 
 
@@ -144,36 +138,21 @@ def gloo_group(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     return made
 
 
-class _Lanes(CollectiveGroup):
-    """Sums in lanes through gloo on stores of their own, rather than through process groups that torch lists."""
-
-    def __init__(self, process_group: Any, made: Sequence[Any], compression: Compression) -> None:
-        self._made = list(made)
-        super().__init__(process_group, compression)
-
-    def _place(self, process_group: Any) -> tuple[int, int, bool]:
-        # torch's list of process groups need not have it.
-        return process_group.rank(), process_group.size(), False
-
-    def _make_groups(self, process_group: Any, backends: Sequence[str]) -> list[Any]:
-        return self._made
-
-
 class _Call:
-    """One all-reduce, as work of a pipeline: the sequencer compares what ranks call, brings the tensor to the host and begins the sum; the store
-    thread waits for the sum and stores it."""
+    """One all-reduce, as work of a pipeline: the sequencer compares what ranks call and begins the sum; the store thread waits for it and stores it."""
 
-    def __init__(self, tensor: torch.Tensor, mean: bool, lanes: CollectiveGroup, telling: Any) -> None:
+    def __init__(self, tensor: torch.Tensor, mean: bool, sums: Sums) -> None:
         self.work = SumWork(tensor)
-        self._staging = Staging(tensor)
-        self._mean, self._lanes = mean, lanes
-        self._told = torch.tensor([tensor.numel(), DTYPES.index(tensor.dtype), int(mean)])
+        self._tensor, self._compressor = tensor.detach(), sums.compressor
+        flat = self._tensor.reshape(-1)
+        layout = Layout("sum", [Segment("sum", 0, flat.numel(), True)])
+        self._task = Task(Bucket(0, True, flat, [], layout, Arrival(), None).record_ready(), factor=1.0 if mean else float(sums.lanes.workers))
+        self._mine = torch.tensor([tensor.numel(), DTYPES.index(tensor.dtype), int(mean)])
         """What this rank calls."""
-        self._headers = [torch.empty_like(self._told) for _ in range(lanes.workers)]
+        self._headers = [torch.empty_like(self._mine) for _ in range(sums.lanes.workers)]
         """What each does."""
-        self._telling = telling.allgather([self._headers], [self._told])
+        self._gathering = sums.headers.allgather([self._headers], [self._mine])
         """The collective that brings them."""
-        self._handle: Any = None
 
     def room(self) -> int:
         return sys.maxsize
@@ -181,21 +160,20 @@ class _Call:
     def begin(self) -> bool:
         try:
             self._compare()
-            self._handle = self._lanes.allreduce_async(self._staging.fetch())
-        except BaseException as error:  # told by wait
+            self._compressor.submit(self._task, 0, wait=False)
+        except BaseException as error:  # raised by the work's wait
             self.work.fail(error)
-        return self._handle is not None
+            return False
+        return True
 
     def wait(self) -> None:
         try:
-            factor = 1.0 if self._mean else float(self._lanes.workers)
-            try:
-                self._handle.wait()
-            except errors.NonFiniteError:
-                # Known to all ranks: as the exact sum would be, but everywhere.
-                factor = float("nan")
-            self._staging.store(factor, self.work.finish)
-        except BaseException as error:  # told by wait
+            self._compressor.finish(self._task)
+            found = self._task.bucket.buffer
+            if found.data_ptr() != self._tensor.data_ptr():
+                self._tensor.copy_(found.view(self._tensor.shape))
+            self.work.finish()
+        except BaseException as error:  # raised by the work's wait
             self.work.fail(error)
 
     def end(self) -> None:
@@ -207,48 +185,42 @@ class _Call:
     def _compare(self) -> None:
         """Raises unless all ranks call the same."""
         try:
-            self._telling.wait()
+            self._gathering.wait()
         except RuntimeError as error:
             raise errors.NetworkError(
-                f"not all ranks have called this all-reduce of {_describe(self._told)}: see that they have, and with tensors that are "
+                f"not all ranks have called this all-reduce of {_describe(self._mine)}: see that they have, and with tensors that are "
                 f"compressed on all of them or on none ({error})"
             ) from error
         for other, theirs in enumerate(self._headers):
-            if not torch.equal(self._told, theirs):
+            if not torch.equal(self._mine, theirs):
                 raise errors.MismatchError(
-                    f"this rank calls an all-reduce of {_describe(self._told)} and rank {other} one of {_describe(theirs)}: ranks make the same "
+                    f"this rank calls an all-reduce of {_describe(self._mine)} and rank {other} one of {_describe(theirs)}: ranks make the same "
                     "calls in the same order, of tensors of the same length and type"
                 )
 
 
 class Sums:
-    """Adds up tensors compressed. All ranks of the process group make it, and all its calls, alike and in the same order.
-
-    The caller tells the other ranks what it calls, and a pipeline does the rest. So an all-reduce returns at once, and several are under way.
-    """
+    """Adds up tensors compressed. All ranks of the process group make it, and all its calls, alike and in the same order. An all-reduce returns at once,
+    and several are under way: a pipeline makes them."""
 
     def __init__(self, process_group: Any, store: Any, timeout: timedelta, compression: Compression) -> None:
         rank, size = process_group.rank(), process_group.size()
-
-        def group(name: str) -> Any:
-            return gloo_group(dist.PrefixStore(name, store), rank, size, timeout)
-
-        # Caller may be told while norms of earlier ones travel, and these beside words: in groups of their own they cannot meet.
-        self._telling = group("calls")
-        carriers = [group("norms"), group("words")]
-        self._groups = [self._telling, *carriers]
-        self._lanes = _Lanes(process_group, carriers, compression)
+        # Headers of calls may travel while norms of earlier ones do, and these beside words: in groups of their own they cannot meet.
+        self._groups = [gloo_group(dist.PrefixStore(name, store), rank, size, timeout) for name in ("calls", "norms", "words")]
+        self.headers = self._groups[0]
+        self.lanes = CollectiveGroup(process_group, compression, self._groups[1:])
+        self.compressor = HostCompressor(self.lanes, Options(feedback=False))
         self._pipeline = Pipeline()
 
     def add_up(self, tensor: torch.Tensor, mean: bool) -> SumWork:
         """Begins to replace a tensor by the sum over all ranks, or by the mean."""
-        call = _Call(tensor, mean, self._lanes, self._telling)
+        call = _Call(tensor, mean, self)
         self._pipeline.put(call)
         return call.work
 
     def stats(self) -> Stats:
         """Totals of all calls."""
-        return self._lanes.stats()
+        return self.lanes.stats()
 
     def abort(self) -> None:
         """Has calls under way fail, whoever is waited for."""
@@ -259,68 +231,3 @@ class Sums:
 def _describe(header: torch.Tensor) -> str:
     length, dtype, mean = header.tolist()
     return f"{length} {DTYPES[dtype]} by {'AVG' if mean else 'SUM'}"
-
-
-_streams = threading.local()
-"""The streams of each thread, one for each device."""
-
-
-def _stream(device: torch.device) -> Any:
-    made: dict[torch.device, Any] | None = getattr(_streams, "made", None)
-    if made is None:
-        made = _streams.made = {}
-    if device not in made:
-        made[device] = torch.cuda.Stream(device)
-    return made[device]
-
-
-class Staging:
-    """Where the library compresses a tensor: the tensor itself if it is f32 on the CPU, or a copy.
-
-    On a GPU the copies run on streams of their own: that to the host behind what the caller's stream has to do when this is made, and that
-    back behind it, since the host waits for the first before there is anything to bring back.
-    """
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self._tensor = tensor.detach()
-        self._flat: torch.Tensor | None = None
-        self._ready: Any = None
-        if tensor.device.type == "cuda":
-            self._ready = torch.cuda.Event()
-            self._ready.record(torch.cuda.current_stream(tensor.device))
-
-    def fetch(self) -> npt.NDArray[np.float32]:
-        """The numbers on the host, to be worked on in place."""
-        if self._ready is None:
-            flat = self._tensor.reshape(-1).float()
-        else:
-            device = self._tensor.device
-            stream = _stream(device)
-            with torch.cuda.device(device), torch.cuda.stream(stream):
-                stream.wait_event(self._ready)
-                pinned = torch.empty(self._tensor.shape, dtype=self._tensor.dtype, pin_memory=True)
-                pinned.copy_(self._tensor, non_blocking=True)
-                self._tensor.record_stream(stream)
-            stream.synchronize()
-            flat = pinned.reshape(-1).float()
-        self._flat = flat
-        found: npt.NDArray[np.float32] = flat.numpy()
-        return found
-
-    def store(self, factor: float, then: Callable[[], None]) -> None:
-        """Puts the numbers back, multiplied, and calls ``then`` on the stream on which they are stored."""
-        assert self._flat is not None
-        if factor != 1.0:
-            self._flat.mul_(factor)
-        found = self._flat.view(self._tensor.shape)
-        if self._ready is None:
-            if found.data_ptr() != self._tensor.data_ptr():
-                self._tensor.copy_(found)
-            then()
-            return
-        device = self._tensor.device
-        stream = _stream(device)
-        with torch.cuda.device(device), torch.cuda.stream(stream):
-            self._tensor.copy_(found.to(self._tensor.dtype).pin_memory(), non_blocking=True)
-            self._tensor.record_stream(stream)
-            then()

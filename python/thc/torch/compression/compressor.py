@@ -12,7 +12,7 @@ from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.compression.feedback import FeedbackStore
 from thc.torch.compression.layout import Layout
-from thc.torch.engine.bucket import Bucket, Over, Way, wait_for_calls
+from thc.torch.engine.bucket import Bucket, Over, Way, is_finite, wait_for_calls
 from thc.torch.options import Options
 
 
@@ -24,6 +24,8 @@ class Task:
     data: Any = None
     """The bucket where it is compressed."""
     calls: list[Any] = field(default_factory=list)
+    factor: float = 1.0
+    """What the mean is multiplied by."""
     began: float = 0.0
     landed: float = 0.0
     """When its calls began and were over."""
@@ -94,6 +96,8 @@ class HostCompressor:
         finite, bucket, data = wait_for_calls(task.calls), task.bucket, task.data
         if not finite:
             data.fill_(float("nan"))
+        if task.factor != 1.0:
+            data.mul_(task.factor)
         if data is bucket.buffer:
             return finite
         if bucket.ready is None:
@@ -160,3 +164,15 @@ class HostCompressor:
         """Under which the bucket's error feedback is kept."""
         self.feedback.settle(layout)
         return layout.key
+
+
+class LoneCompressor(HostCompressor):
+    """Of one rank, whose gradients are their mean."""
+
+    def submit(self, task: Task, step: int, wait: bool) -> None:
+        task.began = time.perf_counter()
+
+    def finish(self, task: Task) -> bool:
+        if task.bucket.ready is not None:
+            task.bucket.ready.synchronize()
+        return is_finite(task.bucket.buffer)

@@ -13,7 +13,7 @@ from thc import errors
 from thc.base_group import BaseGroup
 from thc.logs import announce
 from thc.torch.collective import CollectiveGroup
-from thc.torch.compression.compressor import Compressor, HostCompressor
+from thc.torch.compression.compressor import Compressor, HostCompressor, LoneCompressor
 from thc.torch.device.codec import DeviceCodec
 from thc.torch.device.compressor import DeviceCompressor
 from thc.torch.device.lanes import LanesCodec
@@ -35,10 +35,6 @@ class Choice:
     why: str
     kernels: ModuleType | None = None
     """What computes, if it is not the library."""
-
-
-ON_CPU = Choice("cpu", "gradients are on the CPU")
-"""Where those compress that copy gradients to the CPU themselves."""
 
 
 def _obstacle(group: BaseGroup, device: torch.device, options: Options, reasons: Sequence[str]) -> str:
@@ -72,7 +68,7 @@ def choose(group: BaseGroup, device: torch.device, options: Options, reasons: Se
     if wanted == "cpu":
         return Choice("cpu", 'device is "cpu"')
     if wanted == "auto" and device.type == "cpu":
-        return ON_CPU
+        return Choice("cpu", "gradients are on the CPU")
     if wanted == "auto" and device.type != "cuda":
         return Choice("cpu", f"there are no kernels for gradients on {device}")
     where = "triton" if wanted == "auto" else wanted
@@ -89,18 +85,15 @@ def choose(group: BaseGroup, device: torch.device, options: Options, reasons: Se
 class CompressorSelector:
     """The compressor of a group. Before the first bucket it is the host's, which has what a checkpoint brings."""
 
-    def __init__(
-        self, group: BaseGroup, options: Options, peers: Peers, meanwhile: Callable[[], None], choice: Choice | None = None, parts: Sequence[Part] = ()
-    ) -> None:
-        """While ranks of this host are waited for, ``meanwhile`` is called now and then. With a ``choice`` of the host that is where buckets are
-        compressed, whatever comes; ``parts`` may have reasons for it, too."""
+    def __init__(self, group: BaseGroup, options: Options, peers: Peers, meanwhile: Callable[[], None], parts: Sequence[Part] = ()) -> None:
+        """While ranks of this host are waited for, ``meanwhile`` is called now and then. ``parts`` may have reasons to compress on the host."""
         self._group, self._options, self._peers = group.rail if isinstance(group, RailGroup) else group, options, peers
         self._parts = parts
-        self.compressor = HostCompressor(self._group, options)
+        self.compressor = (LoneCompressor if isinstance(group, LoneGroup) else HostCompressor)(self._group, options)
         """What compresses buckets, or this rank's shares of them."""
         self.shares = RailCompressor(group, lambda: self.compressor, IN_FLIGHT, meanwhile) if isinstance(group, RailGroup) else None
         """What divides buckets among the ranks of a host."""
-        self.choice = choice
+        self.choice: Choice | None = None
         """Where gradients are compressed, and why there."""
 
     def choose(self, bucket: Bucket) -> Compressor:

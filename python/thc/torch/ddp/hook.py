@@ -13,7 +13,6 @@ import torch.distributed as dist
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.ddp.buckets import Buckets, Passes, check_one_device
-from thc.torch.ddp.comparing import Comparing, Comparison
 from thc.torch.ddp.future import BucketFuture, PassError
 from thc.torch.engine.bucket import Arrival, Bucket
 from thc.torch.engine.engine import Adapter, Engine
@@ -22,9 +21,7 @@ from thc.torch.joining import scope_of
 from thc.torch.names import named_parameters
 from thc.torch.options import Compression, Options
 from thc.torch.parts.adaptive import Adaptive
-from thc.torch.parts.optimizer_step import replace_step
 from thc.torch.parts.plan import Plan
-from thc.torch.ranks.lone import LoneGroup
 from thc.torch.ranks.peers import Peers
 
 
@@ -36,11 +33,6 @@ class Hook(Adapter):
             check_rails(options)
         self.peers = peers = Peers(process_group)
         """Process groups of this hook's own."""
-        self._comparing = None
-        if options.only_if_faster:
-            self._comparing = Comparing(peers.gathering_apart(), options.only_if_faster, peers.rank)
-        self._plain = False
-        """Whether the backward pass under way goes through the process group although the server is there."""
         self._buckets = Buckets(model, options, f"hook{scope_of(group)}")
         self._closed = False
         self.owns_group = False
@@ -74,17 +66,12 @@ class Hook(Adapter):
     @property
     def skipped(self) -> bool:
         """Whether the last step's gradients were not finite on some rank; the same on all ranks. To be asked before gradients are zeroed."""
-        return self.engine.steps.is_skipped()
+        return self.engine.steps.skipped
 
     @property
     def plan(self) -> Plan | None:
         """What each layer gets now; printed, a table. Nothing before the first choice, and without ``adapt``."""
         return self.plans[-1] if self.plans else None
-
-    @property
-    def comparison(self) -> Comparison | None:
-        """With ``only_if_faster``: what steps have taken, and what came of it; the same on all ranks. Nothing before it is known."""
-        return None if self._comparing is None else self._comparing.last
 
     # What DDP calls, on a thread of autograd.
 
@@ -96,10 +83,7 @@ class Hook(Adapter):
         future = BucketFuture(given.buffer(), self._pass_error, given.is_last(), self._end_pass if skips and index == 0 else None)
         try:
             self._check_pass(given, skips and not future.in_backward)
-            if index == 0:
-                alone = isinstance(self.group, LoneGroup)
-                self._plain = alone or self._comparing is not None and not self.fallback_active and self._comparing.next()
-            keeps = engine.fallback.is_enabled and not engine.fallback.agreement.fallback_active and not self._plain
+            keeps = engine.fallback.is_enabled and not self.fallback_active
             self._put(self._buckets.make(given, index, given.is_last() and not skips, future, keeps))
         except Exception as error:
             # Raised from here it would leave DDP half-way, for good.
@@ -132,13 +116,12 @@ class Hook(Adapter):
 
     def _put(self, bucket: Bucket) -> None:
         engine = self.engine
-        bucket.plain = self._plain
         engine.clock.produced = time.perf_counter()
         self.begun += int(bucket.is_last)
-        if self._plain or engine.fallback.agreement.fallback_active:
+        if self.fallback_active:
             # On DDP's own process group and thread, where its collectives and those of the model, such as SyncBatchNorm's, are in one
             # order on all ranks: two communicators of NCCL may wait for each other for good. All ranks have agreed on it before the last
-            # backward pass was over, or compare alike; where a step follows the backward pass that may be after it.
+            # backward pass was over.
             bucket.mean = self.peers.begin_mean(bucket.buffer, self.peers.given)
         engine.put(bucket)
 
@@ -157,10 +140,9 @@ class Hook(Adapter):
             self.group.close()
 
     def guard(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-        """Makes ``optimizer.step`` do nothing after a backward pass whose gradients were not finite on some
-        rank. Returns the optimizer. Not needed with a ``GradScaler``, which does the same."""
-        self.engine.steps.looks = True
-        unguarded = replace_step(optimizer, lambda *args, **kwargs: None if self.skipped else unguarded(*args, **kwargs))
+        """Has ``optimizer.step`` find no gradients after a backward pass whose gradients were not finite on some rank, so that it changes
+        nothing. Returns the optimizer. Not needed with a ``GradScaler``, which leaves the step out."""
+        optimizer.register_step_pre_hook(lambda *_: optimizer.zero_grad() if self.skipped else None)
         return optimizer
 
     def state_dict(self) -> dict[str, Any]:
@@ -202,6 +184,5 @@ def check_model(model: torch.nn.Module | None, compression: Compression, exclude
 
 def check_rails(compression: Compression) -> None:
     """Refuses options that need whole parameters, where each rank of a host has a share of the host's mean."""
-    for option in ("adapt", "only_if_faster"):
-        if getattr(compression, option):
-            raise errors.ConfigError(f"rails and {option}: a rank averages shares of parameters, not whole ones: leave one of them out")
+    if compression.adapt is not None:
+        raise errors.ConfigError("rails and adapt: a rank averages shares of parameters, not whole ones: leave one of them out")

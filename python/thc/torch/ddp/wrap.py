@@ -15,7 +15,7 @@ from thc.errors import ConfigError
 from thc.join import Join
 from thc.torch.ddp.future import BucketFuture, PassError
 from thc.torch.ddp.hook import Hook, check_model, check_rails
-from thc.torch.joining import check_joining, compare_options, join_ranks, names_server, options_of
+from thc.torch.joining import enter, names_server
 from thc.torch.names import unwrapped
 from thc.torch.options import Compression, Options
 from thc.torch.ranks.peers import backend_on
@@ -45,15 +45,10 @@ class State:
         compression: Compression = Compression(),
         join: Join = Join(),
     ) -> None:
-        self._options: dict[str, Any] = {
-            "over": over,
-            "exclude": (exclude,) if isinstance(exclude, str) else tuple(exclude),
-            "fallback": fallback,
-            "device": device,
-            "check_replicas": check_replicas,
-            "compression": compression,
-            "join": join,
-        }
+        exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
+        self._options: dict[str, Any] = dict(
+            over=over, exclude=exclude, fallback=fallback, device=device, check_replicas=check_replicas, compression=compression, join=join
+        )
         self._model = None if model is None else weakref.ref(model)
         if process_group is None and isinstance(model, DistributedDataParallel) and model.process_group is not dist.group.WORLD:
             process_group = model.process_group
@@ -76,31 +71,28 @@ class State:
             raise self._error
         if self.hook is None:
             try:
-                self.hook = self._connect(**self._options)
+                self.hook = self._connect()
             except Exception as error:
                 self._error = error
                 raise
         return self.hook
 
-    def _connect(
-        self, over: str, exclude: Sequence[str], fallback: bool, device: str, check_replicas: int | None, compression: Compression, join: Join
-    ) -> Hook:
+    def _connect(self) -> Hook:
         model, group = None if self._model is None else self._model(), self._group
-        failed: Exception | None = None
-        try:
+        over, exclude, fallback, device, check_replicas, compression, join = self._options.values()
+
+        def check() -> bool | str:
             if model is not None:
                 self._check_free(model)
-            check_joining(group, over, compression, join)
             check_model(model, compression, exclude, device)
             if join.rails is True:
                 check_rails(compression)
-            digest = None if check_replicas is None else DigestOf(check_replicas)
-        except (ConfigError, TypeError) as error:
-            failed = error
-        options = options_of(over, compression, join, exclude=exclude, fallback=fallback, check_replicas=check_replicas, group=group is not None)
-        compare_options(options, self._process_group, failed)
-        rails = join.rails if join.rails != "auto" or self._gpus_compress(compression, join) else False
-        joined = join_ranks(self._process_group, group, over, compression, join, rails=rails)
+            if check_replicas is not None:
+                DigestOf(check_replicas)
+            return join.rails if join.rails != "auto" or self._gpus_compress(compression, join) else False
+
+        others = dict(exclude=exclude, fallback=fallback, check_replicas=check_replicas)
+        joined = enter(self._process_group, group, over, compression, join, check=check, **others)
         owns = group is None and not names_server(join)
         try:
             hook = Hook(joined, model, self._process_group, Options.of(compression, joined, exclude=exclude, fallback=fallback, device=device))
@@ -109,7 +101,8 @@ class State:
                 joined.close()
             raise
         hook.owns_group = owns
-        if digest is not None and model is not None:
+        if check_replicas is not None and model is not None:
+            digest = DigestOf(check_replicas)
             hook.compares, digest.source = True, hook
             model.register_forward_pre_hook(digest)
         return hook
@@ -130,7 +123,7 @@ class State:
         model = None if self._model is None else self._model()
         if names_server(join) or join.colocated is not None or {"quorum", "policy"} & (join.server or {}).keys():
             return False
-        if compression.adapt is not None or compression.only_if_faster or self._options["device"] == "cpu" or model is None:
+        if compression.adapt is not None or self._options["device"] == "cpu" or model is None:
             return False
         return backend_on(self._process_group, "cuda") == "nccl" and all(p.device.type == "cuda" for p in model.parameters())
 
@@ -182,7 +175,7 @@ def wrap(
     - ``fallback``: whether training goes on through the process group when the server is lost, and compressed when it is back.
     - ``device``: what compresses: ``"cpu"``, ``"triton"``, or ``"auto"``: Triton for gradients on a GPU, where it is installed.
     - ``check_replicas``: after every so many steps the ranks compare their parameters, and all raise :class:`thc.ReplicasError` if they differ.
-    - ``compression``: bits, error feedback, what is chosen while training: see :class:`thc.torch.Compression`.
+    - ``compression``: method, bits, error feedback, what is chosen while training: see :class:`thc.torch.Compression`.
     - ``join``: server, secrets, time-outs: see :class:`thc.torch.Join`.
 
     :func:`hook_of` finds the hook, with its statistics, its state for a checkpoint, and what else can be asked of it.

@@ -113,10 +113,9 @@ class DeviceCodec:
         spans: tuple[tuple[int, int | None], ...] = ((x.numel(), None if mode == "raw" else self._tables[0].id),)
         if plan is not None:
             spans = tuple((length, None if isinstance(choice, str) else choice) for length, choice in plan)
-        elif mode == "raw":
-            # What goes RAW without a plan takes no error feedback along.
-            feedback = None
-        return self.calls(self, self.cut(spans), x, feedback, ready)
+        # What goes RAW without a plan takes no error feedback along.
+        key = None if plan is None and mode == "raw" else self.group._key(mode, feedback, plan)
+        return self.calls(self, self.cut(spans), x, key, ready)
 
     def allreduce(self, x: torch.Tensor, feedback: int | None = None, plan: list[tuple[int, int | str]] | None = None, mode: str = "compressed") -> Any:
         """The same to its end, but for the last kernels on a GPU: what is returned is an event after which the mean is in the

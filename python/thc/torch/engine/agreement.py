@@ -107,10 +107,6 @@ class Agreement:
         else:
             self.wish = Wish.GATHER if self.lost else Wish.END
 
-    def pass_step(self) -> None:
-        """A step has gone through the process group although the server is there: over on all ranks, whatever they think of the server."""
-        self._advance()
-
     def end_step(self, answered: bool) -> None:
         """How the call went that ends a step."""
         if answered:

@@ -82,11 +82,8 @@ class Bucket:
     """On a GPU: the stream on which the mean is written there, if the host does not wait for that."""
     way: Way | None = None
     """How it travels, where a part of the engine decides."""
-    mean: Callable[[Callable[[], None] | None], None] | None = None
-    """If it is on its way through the process group already: waits for its mean and puts it into the buffer. What it is given is called now
-    and then meanwhile."""
-    plain: bool = False
-    """Whether it goes through the process group although the server is there, as all ranks know."""
+    mean: Callable[[], None] | None = None
+    """If it is on its way through the process group already: waits for its mean and puts it into the buffer."""
     has_ended: bool = False
     """Whether nothing is written into the buffer any more."""
     doomed: BaseException | None = None

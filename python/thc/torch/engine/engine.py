@@ -33,14 +33,14 @@ from thc.torch.ranks.peers import Peers
 class Engine:
     """Averages buckets on a group's pipeline, and through the process group when the server is lost. All ranks make it, and all its calls, alike."""
 
-    def __init__(self, group: BaseGroup, options: Options, peers: Peers, clock: Clock | None = None, choice: Choice | None = None) -> None:
-        """``clock`` takes the times of steps; a ``choice`` of the host has all buckets compressed there, whatever comes."""
+    def __init__(self, group: BaseGroup, options: Options, peers: Peers, by_optimizer: bool = False) -> None:
+        """``by_optimizer``: a step ends where the clock is told so, and not with its last mean."""
         self.group, self.options, self.peers = group, options, peers
-        self.clock = clock or Clock(group.training)
+        self.clock = Clock(group.training, by_optimizer)
         self.parts: list[Part] = []
         """What chooses how buckets travel; complete before the first bucket comes, and the same on all ranks."""
         self.fallback = Fallback(group, options.fallback, peers)
-        self.selector = CompressorSelector(group, options, peers, self.fallback.idle, choice, self.parts)
+        self.selector = CompressorSelector(group, options, peers, self.fallback.idle, self.parts)
         self.steps = Steps(options, self.fallback, self.selector, self.clock, self.parts)
         self._pipeline = pipeline_of(group)
         if self.fallback.is_enabled:

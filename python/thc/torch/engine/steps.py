@@ -40,10 +40,7 @@ class Steps:
         self._is_fresh = True
         """Whether no bucket has begun yet. A state may have been loaded, on some ranks only."""
         self.skipped = False
-        """Whether the last step's gradients were not finite on some rank, as far as they have been looked at."""
-        self.looks = False
-        """Whether means of the process group are looked at at once; it is a pass over them, which costs as much as some hooks gain."""
-        self._unlooked: list[torch.Tensor] = []
+        """Whether the last step's gradients were not finite on some rank; the same on all ranks."""
         self._held: list[Bucket] = []
         """Buckets of the step under way that training does not have yet."""
         self._nonfinite = False
@@ -62,7 +59,7 @@ class Steps:
 
     def room(self, bucket: Bucket) -> int:
         """How many buckets may be under way when this one begins, itself among them."""
-        agreement = self._fallback.agreement
+        agreement = self.agreement
         alone = (
             # Ranks agree on a plan, and what an aborted backward pass has left is cleared away.
             bucket.index == 0
@@ -70,7 +67,6 @@ class Steps:
             # Collectives of the process group: by then all ranks must know whether they have lost the server.
             or agreement.fallback_active
             or agreement.lost
-            or bucket.plain
             or bucket.foreign
             or any(part.is_timed for part in self.parts)
             or self.compressor.must_be_alone(bucket)
@@ -85,7 +81,7 @@ class Steps:
             self._held.clear()
             self._begin_step()
         self._held.append(bucket)
-        route = Route.PEERS if bucket.plain else self._fallback.agreement.route(bucket.index, bucket.foreign)
+        route = self.agreement.route(bucket.index, bucket.foreign)
         if route is Route.COMPARE:
             # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
             route = self.agreement.route_compared(self._fallback.some_rank_lost_it())
@@ -106,17 +102,14 @@ class Steps:
     def average_by_peers(self, bucket: Bucket) -> None:
         """Averages a bucket through the process group."""
         if bucket.mean is not None:
-            # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
-            bucket.mean(self._fallback.idle if self._fallback.counters is not None and bucket.plain else None)
+            bucket.mean()
         else:
             if bucket.ready is not None:
                 bucket.ready.synchronize()
             self._peers.mean(bucket.buffer)
         if bucket.ready is not None:
             torch.cuda.current_stream(bucket.buffer.device).synchronize()
-        if bucket.plain and not self.looks:
-            self._unlooked.append(bucket.buffer)
-        elif not is_finite(bucket.buffer):
+        if not is_finite(bucket.buffer):
             self._nonfinite = True
 
     def end(self, bucket: Bucket, error: BaseException | None, finite: bool, span: Span | None) -> None:
@@ -133,18 +126,17 @@ class Steps:
         if not finite:
             self._nonfinite = True
         bucket.has_ended = True
-        if bucket.is_last and not bucket.plain and not self.agreement.fallback_active:
+        if bucket.is_last and not self.agreement.fallback_active:
             for part in self.parts:
                 part.end_calls(self._nonfinite)
         self._release(bucket)
         if bucket.is_last:
             self._gather_shares()
-            self._end_step(bucket)
+            self._end_step()
 
     def _release(self, bucket: Bucket) -> None:
         """Lets training have the buckets that all ranks have, now that this one is complete."""
-        # One that goes through the process group is complete on all ranks or on none.
-        kept = bucket.index + 1 if bucket.plain else self._fallback.agreement.complete(bucket.index)
+        kept = self.agreement.complete(bucket.index)
         if bucket.is_last:
             # When training goes on the step is over.
             kept = min(kept, bucket.index)
@@ -178,33 +170,22 @@ class Steps:
         bucket.release(error)
         self._begin_step()
 
-    def is_skipped(self) -> bool:
-        """As :attr:`skipped`, between steps, when all has been looked at."""
-        unlooked, self._unlooked = self._unlooked, []
-        self.skipped = self.skipped or not all(map(is_finite, unlooked))
-        return self.skipped
-
     # The end of a step.
 
     def _begin_step(self) -> None:
         self.agreement.begin_step()
-        self._unlooked = []
         self._nonfinite = False
 
-    def _end_step(self, last: Bucket) -> None:
+    def _end_step(self) -> None:
         """Ends a step with its last bucket: all ranks have the same of it."""
         was_lost = self.agreement.fallback_active
-        counts: list[int] | None = None
-        if last.plain:
-            self.agreement.pass_step()
-        else:
-            self.agreement.finish()
-            try:
-                counts = self._agree()
-            except RuntimeError as error:
-                if self.agreement.lost:
-                    raise errors.SessionError(f"{self.error}; and the process group fails, too: {error}") from error
-                raise
+        self.agreement.finish()
+        try:
+            counts = self._agree()
+        except RuntimeError as error:
+            if self.agreement.lost:
+                raise errors.SessionError(f"{self.error}; and the process group fails, too: {error}") from error
+            raise
         self._fallback.rest()
         _check_counts(counts)
         self.skipped, self._nonfinite = self._nonfinite, False

@@ -28,8 +28,6 @@ from thc.torch.ranks.gathering import exchange, tells
 from thc.torch.ranks.peers import Peers
 
 RAW = "raw"
-CHANGED = 0.5
-"""By what share a bucket's time must be off for the link to count as another one: then all is measured anew."""
 LOOKS = 8
 """Steps whose gradients a choice goes by."""
 SETTLE = 2
@@ -59,8 +57,6 @@ class Adaptive(Part):
         self._fixed = self._read_fixed(options.fixed)
         self.threshold = 0
         """Gradients of fewer coordinates are not compressed."""
-        self._before: int | None = None
-        """The threshold agreed on last."""
         timed = options.objective == "time" and options.layerwise and len(self.tables) > 1
         self.prices = Prices(len(self.tables)) if timed else None
         self._price: dict[str, float] = {}
@@ -76,16 +72,12 @@ class Adaptive(Part):
         self._spans: dict[int, list[tuple[int, int | str]]] = {}
         """By layout, until the next choice."""
         self._squares: dict[str, list[float]] = {}
-        self._clocks: dict[int, list[float]] = {}
-        """By layout, seconds of the calls that were timed since the last choice."""
-        self._usual: dict[int, tuple[float, float]] = {}
-        """By layout, bytes and seconds when it was first timed."""
         self._bucket: dict[str, int] = {}
         """By parameter, the layout that it travels in."""
         self._apart: dict[tuple[int, str], Layout] = {}
         """The layouts of a bucket's parameters, each by itself."""
-        self._step = 0
-        """The step under way."""
+        self._step = -1
+        """The step whose buckets came last."""
         self._begin(first)
 
     def _read_fixed(self, fixed: Mapping[str, int | str]) -> dict[str, int | None]:
@@ -122,9 +114,8 @@ class Adaptive(Part):
 
     def _begin(self, step: int) -> None:
         self._from = step
+        self._step = -1
         self.table = adapt.ThresholdTable()
-        self._clocks.clear()
-        self._usual.clear()
         self.threshold = 0
         self._spans.clear()
         self._price.clear()
@@ -141,19 +132,18 @@ class Adaptive(Part):
         """Begins with all defaults."""
         self._choice = self._defaults()
         self._squares.clear()
-        self._before = None
         self._begin(step)
 
     def begin(self, bucket: Bucket, step: int) -> None:
-        layout, self._step = bucket.layout, step
+        # The first bucket that the job carries: others may come before it.
+        layout, is_first = bucket.layout, step != self._step
+        self._step = step
         for segment in layout.segments:
             self._bucket[segment.name] = layout.key
-        if bucket.index == 0:
+        if is_first:
             if step >= self._next:
                 self._begin_step(step)
-            # In the warm-up, and, to notice another link, in the last steps before a choice.
-            near = self.options.threshold and not self._probes and step >= self._next - LOOKS
-            self.is_timed = step >= self._from and (self.is_warming_up or near)
+            self.is_timed = step >= self._from and self.is_warming_up
         if step < self._from:
             return
         if self._rank == 0 and self.options.layerwise and step >= self._next - LOOKS:
@@ -174,8 +164,6 @@ class Adaptive(Part):
                 ((length, choice),) = call.spans
                 if not self.never(call.layout.segments[0].name):
                     self.took(self._step, length, choice == RAW, seconds, min(seconds, computed))
-        elif self.is_timed:
-            self.bucket_took(bucket.layout, span[1] - span[0])
         return False
 
     def end_calls(self, nonfinite: bool) -> None:
@@ -186,7 +174,7 @@ class Adaptive(Part):
         """Agrees with the others, since it is time; raises what a call raises."""
         started = time.perf_counter()
         if not self._measured:
-            self.threshold = self._before = agree_threshold(self._group, self._rank, self.table, self._before)
+            self.threshold = agree_threshold(self._group, self._rank, self.table)
             self._measured = True
         if self.prices is not None and not self._probed:
             self._probed = self._probes = True
@@ -258,27 +246,7 @@ class Adaptive(Part):
         else:
             self.table.record_compressed(size, max(0.0, seconds - processing), processing)
 
-    def bucket_took(self, layout: Layout, seconds: float) -> None:
-        """A bucket's call, which was alone, took so long."""
-        self._clocks.setdefault(layout.key, []).append(seconds)
-
     # Agreements.
-
-    def _link_changed(self) -> bool:
-        """Whether the bucket that takes the most time takes another time than when it was first timed."""
-        changed = False
-        longest = max(self._clocks, key=lambda key: sum(self._clocks[key]), default=None)
-        for key, times in self._clocks.items():
-            if len(times) < 4:
-                continue
-            carried, now = self._carried[key], float(np.median(times))
-            usual, before = self._usual.setdefault(key, (carried, now))
-            # With fewer bytes it may take as long as before, and needs no less than its share of that.
-            share = carried / usual if usual else 1.0
-            most, least = before * max(1.0, share), before * min(1.0, share)
-            if key == longest:
-                changed = now > (1 + CHANGED) * most or now < (1 - CHANGED) * least
-        return changed
 
     def _choose(self, step: int, started: float) -> None:
         names = list(self._sizes)
@@ -290,18 +258,13 @@ class Adaptive(Part):
             self._price = {name: slopes[key] for name, key in self._bucket.items() if key in slopes}
         if self._rank == 0 and layerwise and any(squares):
             choices = self._solve(names, squares)
-        own = [int(self._link_changed()), self.threshold if self._rank == 0 else 0]
-        own += [*choices, *np.minimum(squares, 3e38).astype(np.float32).view(np.uint32).tolist()] if self._rank == 0 else [0] * 2 * len(names)
-        told = exchange(self._group, self._rank, own)
-        first = told[0][2:]
+        own = [*choices, *np.minimum(squares, 3e38).astype(np.float32).view(np.uint32).tolist()] if self._rank == 0 else [0] * 2 * len(names)
+        first = exchange(self._group, self._rank, own)[0]
         self._choice = dict(zip(names, first))
         self._spans.clear()
         squares = np.array(first[len(names) :], np.uint32).view(np.float32).tolist()
         self._squares.clear()
-        self._clocks.clear()
         self.plans.append(self._plan(step, names, squares, time.perf_counter() - started))
-        if self.options.threshold and any(theirs[0] for theirs in told):
-            self._begin(step)
 
     def _columns(self, names: Sequence[str], squares: Sequence[float]) -> tuple[list[list[float]], list[list[float]]]:
         costs = [[self._bytes(self._sizes[name], table) for table in self.tables] for name in names]
@@ -387,11 +350,11 @@ class Adaptive(Part):
         for name, table in state["choices"].items():
             self._choice[name] = numbers.get(table, self._default)
         self._spans.clear()
+        self._step = -1
         if state["measured"]:
             self._measured, self.threshold = True, int(state["threshold"])
             self._price = dict(state.get("prices", {}))
             self._probed, self._probes = True, False
-            self._before = self.threshold if self.options.threshold else None
             self._next = max(int(state["next"]), step)
         else:
             self._begin(step)

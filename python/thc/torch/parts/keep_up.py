@@ -23,8 +23,8 @@ from thc.torch.engine.bucket import Bucket
 from thc.torch.hosts.rails import RailGroup
 from thc.torch.parts.part import Part, Span
 from thc.torch.ranks.gathering import Gather, shared_store
-from thc.torch.ranks.peers import time_out
-from thc.torch.synchronize import broadcast_tensors, tensors_of
+from thc.torch.ranks.peers import broadcast_tensors, time_out
+from thc.torch.synchronize import tensors_of
 
 
 PERIOD = 0.1
@@ -299,7 +299,6 @@ def keep_up(model: DistributedDataParallel, optimizer: torch.optim.Optimizer | N
         (model.find_unused_parameters, "find_unused_parameters=True", "find_unused_parameters=False"),
         (model.broadcast_buffers and buffers, "broadcast_buffers=True, and the model has buffers", "broadcast_buffers=False"),
         (any(p.dtype == torch.float64 for p in model.module.parameters()), "parameters of f64", "f32"),
-        (bool(hook.options.only_if_faster), "only_if_faster", "only_if_faster=False"),
         (hook.compares, "check_replicas", "thc.torch.check_replicas after keep.finish()"),
     ):
         if wrong:

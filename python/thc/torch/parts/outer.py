@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,14 +11,10 @@ import torch
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.join import Join
-from thc.torch.compression.selector import ON_CPU
-from thc.torch.engine.bucket import Piece, is_finite
-from thc.torch.engine.clock import Clock
+from thc.torch.engine.bucket import Piece
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.joining import begin_alike, enter, scope_of
 from thc.torch.options import Compression, Options
-from thc.torch.parts.optimizer_step import replace_step, unscaled
-from thc.torch.parts.part import Part
 from thc.torch.ranks.peers import Peers
 
 log = logging.getLogger("thc.torch")
@@ -64,19 +59,9 @@ class Outer(Adapter):
     """The outer loop of a model; made by :func:`outer`."""
 
     def __init__(
-        self,
-        engine: Engine,
-        clock: Clock,
-        model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
-        every: int,
-        make: MakeOptimizer,
-        parts: int,
-        delay: int,
-        mode: str,
+        self, engine: Engine, model: torch.nn.Module, optimizer: torch.optim.Optimizer, every: int, make: MakeOptimizer, parts: int, delay: int, mode: str
     ) -> None:
         super().__init__(engine)
-        self._clock = clock
         self.steps = 0
         """Inner steps so far."""
         self.rounds = 0
@@ -86,42 +71,10 @@ class Outer(Adapter):
         self.every, self.delay = every, delay
         self._optimizer = optimizer
         self._all = list(model.parameters())
-        self._make, self._count, self._compressed = make, parts, mode != "raw"
-        self._train(self.trained())
-        engine.parts.append(_LoopState(self))
-
-    def trained(self) -> list[torch.nn.Parameter]:
-        """The parameters that are not frozen now."""
-        return [p for p in self._all if p.requires_grad]
-
-    def _train(self, parameters: Sequence[torch.nn.Parameter]) -> None:
-        """Averages these parameters from now on, with outer optimizers that begin."""
         scope = f"outer{scope_of(self.group)}"
         self._parts = [
-            _Fragment(f"{scope}.{number}", cut, self._make, (number + 1) * self.every // self._count, self._compressed)
-            for number, cut in enumerate(_cut(parameters, self._count))
+            _Fragment(f"{scope}.{number}", cut, make, (number + 1) * every // parts, mode != "raw") for number, cut in enumerate(_cut(_trained(self._all), parts))
         ]
-
-    def follow(self) -> None:
-        """Before an inner step: if parameters have been frozen or unfrozen since the last one, on all ranks alike, gives all ranks the mean of
-        the former ones, and goes on with those that are trained now and outer optimizers that begin. ``optimizer.step`` calls it."""
-        now = self.trained()
-        if set(now) == {p for part in self._parts for p in part.parameters}:
-            return
-        if len(now) < self._count:
-            raise errors.ConfigError(f"{len(now)} parameter tensors are trained now, which cannot travel in {self._count} parts: call outer with fewer parts")
-        self.finish()
-        for part in self._parts:
-            # Exactly: parameters that are frozen where all ranks agree stay as they are.
-            torch.sub(part.agreed.detach(), part.read(), out=part.difference)
-            self.engine.ask(functools.partial(self.engine.fallback.peers.mean, part.difference))
-            if not is_finite(part.difference):
-                self._skip(part)
-                continue
-            with torch.no_grad():
-                part.agreed.sub_(part.difference)
-            part.write(part.agreed.detach())
-        self._train(now)
 
     @property
     def parts(self) -> int:
@@ -129,7 +82,9 @@ class Outer(Adapter):
         return len(self._parts)
 
     def step(self) -> None:
-        """After an inner step: takes in what has come and sends what is due. ``optimizer.step`` calls it."""
+        """After an inner step, also one that a ``GradScaler`` left out: takes in what has come and sends what is due."""
+        if set(_trained(self._all)) != {p for part in self._parts for p in part.parameters}:
+            raise errors.ConfigError("parameters were frozen or unfrozen: call agree() before that, and outer anew with group=loop.group")
         self.steps += 1
         for part in self._parts:
             if part.piece.under_way and self.steps >= part.due:
@@ -141,7 +96,7 @@ class Outer(Adapter):
                     self._receive(part)
         # A step of the outer loop: differences travel for longer than an inner one.
         if self.steps % self.every == 0:
-            self._clock.end_optimizer_step()
+            self.engine.clock.end_optimizer_step()
 
     def finish(self) -> None:
         """Waits for what is under way and takes it in. All ranks call it between the same steps; so do :meth:`state_dict` and
@@ -188,7 +143,7 @@ class Outer(Adapter):
     def _average(self, part: _Fragment) -> bool:
         """Waits for the mean of the difference under way; whether it is finite."""
         part.sent = None
-        with self._clock.measure_wait():
+        with self.engine.clock.measure_wait():
             finite = part.piece.wait()
         if not finite:
             self._skip(part)
@@ -210,36 +165,20 @@ class Outer(Adapter):
         """For a checkpoint, on every rank its own, beside those of model and optimizer. All ranks call it between the same
         steps: what is under way is taken in first."""
         self.finish()
-        return self.engine.state_dict()
+        agreed = [part.agreed.detach().clone() for part in self._parts]
+        loop = {"steps": self.steps, "agreed": agreed, "optimizers": [part.optimizer.state_dict() for part in self._parts]}
+        return self.engine.state_dict() | {"outer": loop}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where :meth:`state_dict` was called; all ranks, with checkpoints of one step."""
         self.finish()
-        self.engine.load_state_dict(state)
-
-
-class _LoopState(Part):
-    """What a checkpoint has of an outer loop."""
-
-    name = "outer"
-
-    def __init__(self, loop: Outer) -> None:
-        self._loop = loop
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "steps": self._loop.steps,
-            "agreed": [part.agreed.detach().clone() for part in self._loop._parts],
-            "optimizers": [part.optimizer.state_dict() for part in self._loop._parts],
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any], step: int) -> None:
-        parts = self._loop._parts
-        sizes, given = [len(part.agreed) for part in parts], [len(each) for each in state["agreed"]]
+        loop = state["outer"]
+        sizes, given = [len(part.agreed) for part in self._parts], [len(each) for each in loop["agreed"]]
         if sizes != given:
             raise errors.ConfigError(f"the checkpoint has parts of {given} parameters, this model of {sizes}: load it with the same model and parts")
-        self._loop.steps = int(state["steps"])
-        for part, agreed, saved in zip(parts, state["agreed"], state["optimizers"]):
+        self.engine.load_state_dict(state)
+        self.steps = int(loop["steps"])
+        for part, agreed, saved in zip(self._parts, loop["agreed"], loop["optimizers"]):
             with torch.no_grad():
                 part.agreed.copy_(agreed)
             part.optimizer.load_state_dict(saved)
@@ -261,12 +200,13 @@ def outer(
     compression: Compression = Compression(),
     join: Join = Join(),
 ) -> Outer:
-    """Trains ranks by themselves and averages what they have learnt every so many steps: DiLoCo's outer loop, for slow links (docs/pytorch.md)::
+    """Trains ranks by themselves and averages what they have learnt every so many steps: DiLoCo's outer loop, for slow links (docs/pytorch-research.md)::
 
         loop = thc.torch.outer(model, optimizer, every=50)
         for batch in batches:                       # each rank its own
             loss(model, batch).backward()
             optimizer.step()
+            loop.step()
             optimizer.zero_grad()
         loop.agree()                                # the same parameters everywhere
 
@@ -278,13 +218,13 @@ def outer(
     - ``parts``: into so many pieces the parameters are cut, which take turns.
     - ``delay``: inner steps that go on while a difference travels [as many as there are between two parts, at most 10]; with 0 the ranks wait.
     - ``mode``: ``"raw"`` averages exactly.
-    - ``group``, ``over``, ``fallback``, ``compression``, ``join``: as for :func:`thc.torch.wrap`. Of a compression the codec's fields count.
+    - ``group``, ``over``, ``fallback``, ``compression``, ``join``: as for :func:`thc.torch.wrap`. Of a compression ``method`` and the codec's fields count.
     """
     if isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise errors.ConfigError("outer takes the module itself: DistributedDataParallel would average every gradient as well")
     if every < 1:
         raise errors.ConfigError(f"every is {every}: give a number of inner steps, at least 1")
-    parameters = [p for p in model.parameters() if p.requires_grad]
+    parameters = _trained(list(model.parameters()))
     if not 1 <= parts <= min(every, len(parameters)):
         raise errors.ConfigError(
             f"parts is {parts}: give 1 to {min(every, len(parameters))}, no more than the steps of a period or the model's parameter tensors"
@@ -299,27 +239,14 @@ def outer(
     compression.only("outer")
     group = enter(process_group, group, over, compression, join, every=every, parts=parts, delay=delay, mode=mode, fallback=fallback)
     begin_alike(model, process_group)
-    clock = Clock(group.training, by_optimizer=True)
     kept = Options.of(compression, group, feedback=mode != "raw", fallback=fallback, device="cpu")
-    engine = Engine(group, kept, Peers(process_group), clock, ON_CPU)
-    made = Outer(engine, clock, model, optimizer, every, outer, parts, delay, mode)
+    engine = Engine(group, kept, Peers(process_group), by_optimizer=True)
+    return Outer(engine, model, optimizer, every, outer, parts, delay, mode)
 
-    def step(*args: Any, **kwargs: Any) -> Any:
-        result = None
-        made.follow()
-        with unscaled(optimizer) as (scale, found):
-            if found is None or not float(found):
-                for p in made.trained():
-                    if scale is not None and p.grad is not None:
-                        p.grad.div_(scale.to(p.grad.device))
-                result = inner(*args, **kwargs)
-        made.step()
-        return result
 
-    inner = replace_step(optimizer, step)
-    # A GradScaler would not call the step of a rank whose gradients overflow, whose count would stay behind that of the others.
-    optimizer._step_supports_amp_scaling = True
-    return made
+def _trained(parameters: Sequence[torch.nn.Parameter]) -> list[torch.nn.Parameter]:
+    """Those that are not frozen now."""
+    return [p for p in parameters if p.requires_grad]
 
 
 def _cut(parameters: Sequence[torch.nn.Parameter], parts: int) -> list[list[torch.nn.Parameter]]:

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from thc import adapt
+from thc import _native, adapt
 from thc.base_group import BaseGroup
 from thc.errors import ConfigError
 from thc.torch.parts.plan import Adapt
@@ -54,7 +54,10 @@ def tables_of_job(group: BaseGroup, options: Adapt) -> list[Table]:
     coarse: list[Table] = []
     for told in group.tables:
         complete = len(told.values) == told.granularity + 1
-        error = adapt.thc_error(None if complete else told.bits, job.workers, told.granularity, told.fraction)
+        bits = None if complete else told.bits
+        if told.values != _native.lookup_table(bits, told.granularity, told.fraction, job.workers, told.lane)[0]:
+            raise ConfigError(f"adapt: {told.bits}/{told.lane} of this job is a table of one's own, whose error is not known: leave table out, or adapt")
+        error = adapt.thc_error(bits, job.workers, told.granularity, told.fraction)
         table = Table(f"{told.bits}/{told.lane}", told.bits, told.lane, error.nmse, told.id)
         (coarse if tables and error.left > adapt.MOST_LEFT else tables).append(table)
     named: list[tuple[str, int | str | None]] = [("default", options.default)]
@@ -90,8 +93,8 @@ TICK = 1e-7
 """Seconds; ranks send each other times in these."""
 
 
-def agree_threshold(group: BaseGroup, rank: int, own: adapt.ThresholdTable, before: int | None) -> int:
-    """The threshold of all ranks, from the times of each: SlimGC's. ``before`` is the one agreed on last."""
+def agree_threshold(group: BaseGroup, rank: int, own: adapt.ThresholdTable) -> int:
+    """The threshold of all ranks, from the times of each: SlimGC's."""
     rows = own.rows()
     numbers = [number for size, *times in rows for number in (size, *(min(NEVER - 1, round(each / TICK)) for each in times))]
     tables = []
@@ -102,7 +105,7 @@ def agree_threshold(group: BaseGroup, rank: int, own: adapt.ThresholdTable, befo
             table.record_raw(size, raw * TICK)
             table.record_compressed(size, compressed * TICK, processing * TICK)
         tables.append(table)
-    agreed = adapt.ThresholdTable.common_threshold(tables, before)
+    agreed = adapt.ThresholdTable.common_threshold(tables)
     return NEVER if agreed is None else agreed
 
 

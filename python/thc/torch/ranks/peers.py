@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -15,7 +14,11 @@ import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 
 from thc import errors
-from thc.torch.ranks.gathering import Gathering, begin_gather, gather_numbers, gather_objects
+from thc.torch.ranks.gathering import Gathering, begin_gather, gather_objects
+
+
+TOGETHER = 1 << 24
+"""Bytes that are broadcast together."""
 
 
 def backend_on(process_group: Any, device: str) -> str | None:
@@ -42,6 +45,13 @@ def time_out(process_group: Any) -> timedelta:
             found: timedelta = group._get_backend(torch.device(kind)).options._timeout
             return found
     return cast(timedelta, default_pg_timeout)
+
+
+def broadcast_tensors(tensors: Sequence[torch.Tensor], source: int, process_group: Any) -> None:
+    """Gives all ranks what one has, many small tensors together. ``source`` is its number among all ranks."""
+    group = dist.group.WORLD if process_group is None else process_group
+    if tensors:
+        dist._broadcast_coalesced(group, [tensor.detach() for tensor in tensors], TOGETHER, dist.get_group_rank(group, source))
 
 
 class _Set:
@@ -160,11 +170,10 @@ class Peers:
 
     def mean(self, tensor: torch.Tensor) -> None:
         """Replaces the tensor by its mean over all ranks."""
-        self.begin_mean(tensor, self._tensors)(None)
+        self.begin_mean(tensor, self._tensors)()
 
-    def begin_mean(self, tensor: torch.Tensor, group: Any) -> Callable[[Callable[[], None] | None], None]:
-        """Has the mean on its way through a process group of these ranks. What is returned waits for it, and puts it into the tensor; while others
-        are waited for, what it is given is called now and then."""
+    def begin_mean(self, tensor: torch.Tensor, group: Any) -> Callable[[], None]:
+        """Has the mean on its way through a process group of these ranks. What is returned waits for it, and puts it into the tensor."""
         on_host = tensor.device.type == "cpu"
         # Sums of halves lose less in f32.
         narrow = tensor.dtype in (torch.bfloat16, torch.float16) and on_host
@@ -177,12 +186,7 @@ class Peers:
         work.div_(self.size)
         handle = dist.all_reduce(work, group=group, async_op=True)
 
-        def finish(meanwhile: Callable[[], None] | None) -> None:
-            if meanwhile is not None:
-                over = threading.Event()
-                handle.get_future().add_done_callback(lambda _: over.set())
-                while not over.wait(PATIENCE):
-                    meanwhile()
+        def finish() -> None:
             handle.wait()
             if work is not tensor:
                 tensor.copy_(work)
@@ -201,11 +205,6 @@ class Peers:
     def gather(self, numbers: list[int]) -> list[list[int]]:
         """Every rank's numbers."""
         return self.begin_gather(numbers).numbers()
-
-    def gathering_apart(self) -> Callable[[list[int]], list[list[int]]]:
-        """Gathers every rank's numbers, on any thread, whatever else is under way. A collective, and so is each gathering."""
-        own = borrow(self.given, ["gloo"])
-        return lambda numbers: gather_numbers(numbers, own.groups[0])
 
     def gather_objects(self, mine: Any) -> list[Any]:
         """On the first rank what every rank has, on the others nothing."""

@@ -8,10 +8,11 @@ use crate::signs::Signs;
 
 /// # Safety
 ///
-/// The caller has V's features. `x.len()` is a power of two.
+/// The caller has V's features.
 #[inline(always)]
 pub(in crate::arch) unsafe fn forward<V: Vector>(x: &mut [f32], scale: f32, signs: Signs) {
     let (p, len) = (x.as_mut_ptr(), x.len());
+    assert!(len.is_power_of_two());
     if len < leaf_len::<V>() {
         return scalar::forward(x, scale, signs);
     }
@@ -21,10 +22,11 @@ pub(in crate::arch) unsafe fn forward<V: Vector>(x: &mut [f32], scale: f32, sign
 
 /// # Safety
 ///
-/// The caller has V's features. `out.len()` is a power of two, and not below `x.len()`.
+/// The caller has V's features.
 #[inline(always)]
 pub(in crate::arch) unsafe fn forward_into<V: Vector>(x: &[f32], out: &mut [f32], scale: f32, signs: Signs) {
     let len = out.len();
+    assert!(len.is_power_of_two() && x.len() <= len);
     if len < leaf_len::<V>() {
         return scalar::forward_into(x, out, scale, signs);
     }
@@ -39,7 +41,7 @@ pub(in crate::arch) unsafe fn forward_into<V: Vector>(x: &[f32], out: &mut [f32]
 
 /// # Safety
 ///
-/// The caller has V's features. `out.len()` is a power of two, and not below `x.len()`, which is `e.len()`.
+/// The caller has V's features.
 #[inline(always)]
 pub(in crate::arch) unsafe fn forward_sum<V: Vector>(
     x: &[f32],
@@ -49,6 +51,7 @@ pub(in crate::arch) unsafe fn forward_sum<V: Vector>(
     signs: Signs,
 ) {
     let (source, p, len) = (Source::Sum(x.as_ptr(), e.as_ptr()), out.as_mut_ptr(), out.len());
+    assert!(len.is_power_of_two());
     // SAFETY: as in `forward`; x and e are as long as out if they are the source.
     unsafe {
         if x.len() != len || e.len() != len || len < leaf_len::<V>() {
@@ -61,10 +64,11 @@ pub(in crate::arch) unsafe fn forward_sum<V: Vector>(
 
 /// # Safety
 ///
-/// The caller has V's features. `x.len()` is a power of two.
+/// The caller has V's features.
 #[inline(always)]
 pub(in crate::arch) unsafe fn inverse<V: Vector>(x: &mut [f32], scale: f32, signs: Signs) {
     let (p, len) = (x.as_mut_ptr(), x.len());
+    assert!(len.is_power_of_two());
     if len < leaf_len::<V>() {
         return scalar::inverse(x, scale, signs);
     }
@@ -74,7 +78,7 @@ pub(in crate::arch) unsafe fn inverse<V: Vector>(x: &mut [f32], scale: f32, sign
 
 /// # Safety
 ///
-/// The caller has V's features. `x.len()` is a power of two, and not below `out.len()`.
+/// The caller has V's features.
 #[inline(always)]
 pub(in crate::arch) unsafe fn inverse_into<V: Vector>(
     x: &mut [f32],
@@ -83,6 +87,7 @@ pub(in crate::arch) unsafe fn inverse_into<V: Vector>(
     signs: Signs,
 ) {
     let len = x.len();
+    assert!(len.is_power_of_two() && out.len() <= len);
     if len < leaf_len::<V>() {
         return scalar::inverse_into(x, out, scale, signs);
     }

@@ -211,7 +211,7 @@ impl Packets {
         if entry.repeated { self.losses[index] } else { LossState::new(entry.send_time()) }
     }
 
-    /// The loss state of a packet, to be changed. From now on the packet's result does not tell which of the
+    /// The loss state of a packet, to be changed. From now on the packet's result does not show which of the
     /// transmissions it answers.
     pub fn loss_mut(&mut self, index: usize) -> &mut LossState {
         let entry = &mut self.entries[index];

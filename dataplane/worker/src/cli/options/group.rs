@@ -2,10 +2,10 @@
 
 use super::MOST_THREADS;
 use super::keys::Keys;
-use super::texts::{parse, resolve, time};
+use super::texts::{parse, time};
 use std::net::SocketAddr;
 use thc_transport::{Backend, FaultRates, LossyConfig};
-use thc_worker::{Controller, ControllerUrl, GroupConfig, Rounding, Seat, Timeouts};
+use thc_worker::{Controller, ControllerUrl, GroupConfig, Rounding, Seat, Timeouts, server_address};
 
 impl Keys {
     /// The group to join. The caller has checked `worker`, `cookie` and `io`.
@@ -33,7 +33,9 @@ impl Keys {
         Ok(GroupConfig {
             seat: Seat {
                 ps: match (&controller, &self.ps) {
-                    (None, Some(text)) => resolve("ps", text)?,
+                    (None, Some(text)) => {
+                        server_address(text).map_err(|error| format!("ps = {text:?}: {error}"))?
+                    }
                     _ => defaults.seat.ps,
                 },
                 job: self.job.unwrap_or(defaults.seat.job),

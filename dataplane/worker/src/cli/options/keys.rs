@@ -22,7 +22,7 @@ pub(super) enum Travel {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Keys {
     /// The parameter server, such as ps, 10.0.0.1:9000 or [fd00::1]:9000; or thc://CONTROLLER:PORT/JOB, a job of a
-    /// controller, which supplies the server, the job's number, the cookie and, unless --worker gives it, this worker's number
+    /// controller, which supplies the server, the job's number, the cookie and, without --worker, this worker's number
     /// [default: 127.0.0.1:9000]
     #[arg(long, value_name = "HOST:PORT", help_heading = "Group")]
     pub(super) ps: Option<String>,

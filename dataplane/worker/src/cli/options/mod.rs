@@ -49,7 +49,9 @@ Examples:
   Check whether this host can run with these settings:
     thc-worker doctor --config worker.toml --worker 0
 
-Exit status: 0 done, 1 failed, 2 wrong flags or configuration.";
+SIGINT and SIGTERM make it leave, which ends the session of the other workers; a second one ends
+it at once.
+Exit status: 0 done, 1 failed, 2 wrong flags or configuration, 130 SIGINT, 143 SIGTERM.";
 
 /// Average tensors with the other workers of a job, in compressed form, through a parameter server.
 #[derive(Debug, Parser)]
@@ -102,7 +104,7 @@ const MOST_THREADS: usize = 1024;
 pub enum TensorSource {
     /// The tensors of a file; the mean goes to another, if any.
     File { input: PathBuf, output: Option<PathBuf> },
-    /// So many made-up coordinates.
+    /// This many made-up coordinates.
     MadeUp(usize),
 }
 
@@ -111,7 +113,7 @@ pub enum TensorSource {
 pub struct RunConfig {
     /// The group to join.
     pub group: GroupConfig,
-    /// The address of its metrics, if it serves any.
+    /// The address of the metrics for Prometheus.
     pub http: Option<SocketAddr>,
     /// `true` to begin again in a new session when another worker has restarted.
     pub rejoin: bool,
@@ -121,7 +123,7 @@ pub struct RunConfig {
     pub repeat: u32,
     /// The form in which coordinates travel.
     pub mode: Mode,
-    /// As what, span by span, if that is told.
+    /// The form of each span, if a plan gives them.
     pub spans: Option<Spans>,
     /// The job's method, which it is checked for.
     pub method: Method,

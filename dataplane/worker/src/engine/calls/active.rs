@@ -120,7 +120,7 @@ impl Active {
         self.make_packets();
     }
 
-    /// No group is written from the tensor itself, as RAW is otherwise.
+    /// Has a task make the packets of RAW groups as well, which are otherwise written from the tensor itself.
     pub fn make_packets(&mut self) {
         self.groups.iter_mut().for_each(|group| group.out = Out::Waiting);
     }

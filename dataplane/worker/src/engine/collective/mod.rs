@@ -229,9 +229,9 @@ impl Collective {
         self.compressor.check_plan(plan, length)?;
         let call = self.start(plan, length, feedback, None);
         CodecError::check_len("norms", call.parts.len(), norms.len())?;
-        let told = norms.iter().map(|norm| self.compressor.encode_norm(*norm) as i32);
-        let told = told.chain([call.tag, -call.tag]).collect();
-        Ok((call, told))
+        let maxima = norms.iter().map(|norm| self.compressor.encode_norm(*norm) as i32);
+        let maxima = maxima.chain([call.tag, -call.tag]).collect();
+        Ok((call, maxima))
     }
 
     /// The keys from which the signs and roundings of a call's partitions derive.

@@ -19,12 +19,12 @@ pub(super) struct Coder {
 }
 
 impl Coder {
-    pub(super) fn new(told: &Table, workers: u16) -> Result<Coder, WorkerError> {
+    pub(super) fn new(wire: &Table, workers: u16) -> Result<Coder, WorkerError> {
         let unusable = |reason: String| WorkerError::Unusable { reason };
-        let &Table { id, bits, form, granularity, fraction, t_p, values } = told;
+        let &Table { id, bits, form, granularity, fraction, t_p, values } = wire;
         let identity: Vec<u8> = (0..=u8::MAX).collect();
         let values = if form.is_identity() { &identity[..] } else { &values[..1 << bits.min(4)] };
-        let unused = if form.is_identity() { &told.values[..] } else { &told.values[values.len()..] };
+        let unused = if form.is_identity() { &wire.values[..] } else { &wire.values[values.len()..] };
         if unused.iter().any(|&value| value != 0) {
             let last = values.len() - 1;
             return Err(unusable(format!(
