@@ -59,7 +59,7 @@ pub fn own_table(site: &mut Site) {
     for (table, says) in [
         (
             "table = [0, 1, 1, 2]",
-            "job own: job 1: table is [0, 1, 1, 2]: values must increase, and 1 follows 1",
+            "job own: table is [0, 1, 1, 2]: values must increase, and 1 follows 1",
         ),
         ("method = \"thc-paper\"\nbits = 3", "bits is 3: method = thc-paper fixes bits = 4"),
     ] {
