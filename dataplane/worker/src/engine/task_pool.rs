@@ -4,7 +4,7 @@
 //! and random numbers are functions of the coordinate.
 
 use super::Engine;
-use super::calls::{Active, BufferPool, Out, PartitionGroup, Stage};
+use super::calls::{Active, BufferPool, GROUP, Out, PartitionGroup, Stage};
 use super::compressor::Compressor;
 use super::loan::Bytes;
 use super::memory::{Borrowed, CallMemory, Memory, Pieces};
@@ -342,12 +342,13 @@ impl Active {
         Some(Task { call, group, parts, x, work, took: Duration::ZERO })
     }
 
-    /// The group that is to be rotated before its range is known, which only a call of one group has. With several, what is
-    /// rotated leaves the nearest cache, and the first packets hide the time that the later groups take. RAW is not rotated.
+    /// The next group that is to be rotated before its range is known, in a call of [`GROUP`] coordinates at most. Of a larger
+    /// call, what is rotated leaves the nearest cache, and the first packets hide the time that later groups take. RAW is not
+    /// rotated.
     fn next_to_rotate(&self) -> Option<usize> {
-        let [group] = &self.groups[..] else { return None };
-        let waits = matches!((self.stage, &group.out), (Stage::Measured, Out::Waiting));
-        (waits && group.form.is_some()).then_some(0)
+        let waits = |group: &PartitionGroup| matches!(group.out, Out::Waiting) && group.form.is_some();
+        let is_small = matches!(self.stage, Stage::Measured) && self.length <= GROUP;
+        if is_small { self.groups.iter().position(waits) } else { None }
     }
 
     /// The next group that is to be compressed. One that a task still rotates comes before those behind it.
