@@ -199,10 +199,9 @@ fn a_worker_that_a_signal_ends_leaves() {
         assert_eq!(end.code, Some(status), "{end:?}");
         let error = format!("thc-worker: {name} made worker 1 leave after ");
         assert!(end.last_error().starts_with(&error), "{end:?}");
-        assert!(
-            end.out.contains("coordinates averaged over 3 workers"),
-            "a report of what was done: {end:?}"
-        );
+        // What was done is reported, if anything was.
+        let is_any = !end.last_error().contains(" after 0 of ");
+        assert_eq!(end.out.contains("coordinates averaged over 3 workers"), is_any, "{end:?}");
         for end in workers.into_iter().map(WorkerProcess::finish) {
             assert_eq!(end.code, Some(1), "{end:?}");
             assert!(end.last_error().contains("worker 1 left or ended before all-reduce #"), "{end:?}");

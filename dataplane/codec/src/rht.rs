@@ -71,7 +71,7 @@ pub fn forward_sum(x: &[f32], e: &[f32], out: &mut [f32], key: SignKey) -> Resul
 }
 
 /// Writes the forward transform of `x` to `out`; the rest counts as zeros, as for [`forward_sum`].
-pub(crate) fn forward_into(x: &[f32], out: &mut [f32], key: SignKey) -> Result<(), CodecError> {
+pub fn forward_into(x: &[f32], out: &mut [f32], key: SignKey) -> Result<(), CodecError> {
     check(out.len())?;
     check_fits(x, out)?;
     let scale = scale(out.len());

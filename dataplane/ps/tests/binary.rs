@@ -98,6 +98,7 @@ fn sigterm_ends_it_with_totals() {
     assert_eq!(server.greeting, [expected]);
     let workers = session(2, server.address);
     let mut model = Model::from_workers(&workers);
+    workers[0].send(&[1, 2, 3], 0);
     for worker in &workers {
         let bytes = packet(&worker.header(Kind::Norm, 0, 0), &norm(1.0, 1024));
         worker.send(&bytes, 0);
@@ -109,7 +110,11 @@ fn sigterm_ends_it_with_totals() {
     server.signal(Signal::TERM);
     let (status, out, err) = server.end();
     assert_eq!(status.code(), Some(0), "{err}");
-    for part in ["job 1: 2 workers, sessions 1, results 1, resent 0, nudges 0", "network: in "] {
+    for part in [
+        "job 1: 2 workers, sessions 1, results 1, resent 0, nudges 0",
+        "network: in ",
+        "dropped, of no job: ",
+    ] {
         assert!(out.contains(part), "{out}");
     }
     // A row per worker with its packet.

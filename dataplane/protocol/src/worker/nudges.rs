@@ -3,7 +3,7 @@
 use super::Worker;
 use super::error::SessionError;
 use super::missing::{Absence, Waits};
-use super::stream::{Stream, Tx};
+use super::stream::{PacketId, Stream, Tx};
 use crate::wire::{FLAG_NUDGE, FLAG_ROOT, Header, Kind, Nudge};
 use crate::{Round, SlotId};
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Worker {
         stream.handle_served(slot);
         if let Some(place) = stream.outstanding_packet(slot, round) {
             waits.missing = missing;
-            self.count_absence(now, nudge.kind, (slot, round), place.call, missing);
+            self.count_absence(now, nudge.kind, (slot, round), place, missing);
         }
         let stream = self.class(nudge.kind).0;
         let seen = nudge.seen & own.bit() != 0;
@@ -74,12 +74,21 @@ impl Worker {
 
     /// A NUDGE has shown that `missing` members are not in the slot of an outstanding packet. Fails the session if that
     /// slot cannot complete, because those that have left answer no NUDGE any more (P25 LEAVE).
-    fn count_absence(&mut self, now: Duration, kind: Kind, slot: (SlotId, Round), call: u64, missing: u64) {
+    fn count_absence(
+        &mut self,
+        now: Duration,
+        kind: Kind,
+        slot: (SlotId, Round),
+        place: PacketId,
+        missing: u64,
+    ) {
         let members = missing & self.missing.left & !self.params.worker.bit();
         let spare = u32::from(self.params.workers.saturating_sub(self.params.quorum));
         let (stream, Waits { absence, .. }) = self.class(kind);
+        // The oldest packet is the one that time-outs ask for again and again.
         let other = absence.filter(|it| it.slot != slot);
-        if other.is_some_and(|it| stream.outstanding_packet(it.slot.0, it.slot.1).is_some()) {
+        let other = other.and_then(|it| stream.outstanding_packet(it.slot.0, it.slot.1));
+        if other.is_some_and(|other| other < place) {
             return;
         }
         if members.count_ones() <= spare {
@@ -90,7 +99,7 @@ impl Worker {
         *absence = Some(Absence { slot, since });
         if now.saturating_sub(since) >= LEAVING {
             let waited = self.stalled.time();
-            self.fail(SessionError::Left { members, call, waited });
+            self.fail(SessionError::Left { members, call: place.call, waited });
         }
     }
 

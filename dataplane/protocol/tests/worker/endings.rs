@@ -216,3 +216,21 @@ fn as_long_as_anything_moves_time_is_not_up() {
     }
     assert!(driven.worker.failure().is_some());
 }
+
+/// NUDGEs after time-outs are for the oldest packet. One for a later packet, which another worker has asked for once, does not
+/// hide who has left.
+#[test]
+fn a_member_that_has_left_is_named_whatever_packet_its_absence_shows_first() {
+    let mut driven = Driven::new(parameters());
+    driven.call(4);
+    driven.fill();
+    driven.worker.handle_members(driven.now, 0b011);
+    driven.nudge(0, Kind::Data, 2, 0b011);
+    for wait in [100, 200, 400, 800] {
+        assert_eq!(driven.worker.failure(), None);
+        driven.now += ms(wait);
+        driven.nudge(1, Kind::Data, 0, 0b011);
+    }
+    let failure = driven.worker.failure();
+    assert!(matches!(failure, Some(SessionError::Left { members: 0b100, call: 0, .. })), "{failure:?}");
+}

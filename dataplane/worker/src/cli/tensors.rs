@@ -3,7 +3,8 @@
 use anyhow::{Context, bail, ensure};
 use half::{bf16, f16};
 use npyz::DType;
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use safetensors::{Dtype, SafeTensors, View};
+use std::borrow::Cow;
 use std::io::Write;
 use std::path::Path;
 
@@ -66,7 +67,7 @@ impl Number {
         Ok(data)
     }
 
-    /// The coordinates as little-endian bytes, each rounded to the nearest number of the type.
+    /// The coordinates as little-endian bytes, each rounded to the nearest number of the type: in f16, infinity from 65520 on.
     fn encode(self, data: &[f32]) -> Vec<u8> {
         match self {
             Number::F32 => data.iter().flat_map(|value| value.to_le_bytes()).collect(),
@@ -301,12 +302,41 @@ fn read_safetensors(bytes: &[u8]) -> anyhow::Result<Vec<Tensor>> {
 /// Writes tensors in a format.
 pub fn write(format: FileFormat, out: &mut impl Write, tensors: &[Tensor]) -> anyhow::Result<()> {
     format.takes(tensors.len())?;
+    tensors.iter().for_each(warn_of_overflow);
     match format {
         FileFormat::Npy => tensors.iter().try_for_each(|tensor| write_npy(out, tensor)),
         FileFormat::Safetensors => write_safetensors(out, tensors),
         FileFormat::Raw => {
-            Ok(tensors.iter().try_for_each(|tensor| out.write_all(&Number::F32.encode(&tensor.data)))?)
+            tensors.iter().try_for_each(|tensor| write_numbers(out, Number::F32, &tensor.data))
         }
+    }
+}
+
+/// Coordinates that are encoded at a time.
+const CHUNK: usize = 1 << 16;
+
+fn write_numbers(out: &mut impl Write, number: Number, data: &[f32]) -> anyhow::Result<()> {
+    Ok(data.chunks(CHUNK).try_for_each(|chunk| out.write_all(&number.encode(chunk)))?)
+}
+
+/// The number of finite coordinates that are too large for the type in which they are written.
+fn overflows(tensor: &Tensor) -> usize {
+    let overflows = |value: f32| value.is_finite() && f16::from_f32(value).is_infinite();
+    if tensor.number == Number::F16 {
+        tensor.data.iter().filter(|&&value| overflows(value)).count()
+    } else {
+        0
+    }
+}
+
+/// Warns of coordinates that are too large for the type in which they are written.
+fn warn_of_overflow(tensor: &Tensor) {
+    let count = overflows(tensor);
+    if count > 0 {
+        let name = if tensor.name.is_empty() { "the mean" } else { &tensor.name };
+        tracing::warn!(
+            "{name}: {count} coordinates are too large for f16 and become infinite: reduce it as f32"
+        );
     }
 }
 
@@ -324,24 +354,39 @@ fn write_npy(out: &mut impl Write, tensor: &Tensor) -> anyhow::Result<()> {
         true => &reorder(&tensor.shape, &tensor.data, Order::FirstInnermost)?,
         false => &tensor.data,
     };
-    Ok(out.write_all(&tensor.number.encode(data))?)
+    write_numbers(out, tensor.number, data)
+}
+
+impl View for &Tensor {
+    fn dtype(&self) -> Dtype {
+        self.number.safetensors()
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        self.number.encode(&self.data).into()
+    }
+
+    fn data_len(&self) -> usize {
+        self.data.len() * self.number.bytes()
+    }
 }
 
 fn write_safetensors(out: &mut impl Write, tensors: &[Tensor]) -> anyhow::Result<()> {
-    let data: Vec<Vec<u8>> = tensors.iter().map(|tensor| tensor.number.encode(&tensor.data)).collect();
-    let mut views = Vec::new();
-    for (tensor, bytes) in tensors.iter().zip(&data) {
-        let name = if tensor.name.is_empty() { "tensor" } else { &tensor.name };
-        views.push((name, TensorView::new(tensor.number.safetensors(), tensor.shape.clone(), bytes)?));
-    }
-    out.write_all(&safetensors::serialize(views, None)?)?;
-    Ok(())
+    let name =
+        |tensor: &Tensor| if tensor.name.is_empty() { "tensor".to_owned() } else { tensor.name.clone() };
+    let named = tensors.iter().map(|tensor| (name(tensor), tensor));
+    Ok(out.write_all(&safetensors::serialize(named, None)?)?)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use safetensors::tensor::TensorView;
 
     fn write(path: &Path, tensors: &[Tensor]) -> anyhow::Result<()> {
         let mut bytes = Vec::new();
@@ -490,6 +535,18 @@ mod tests {
         assert_eq!(read(&path).unwrap()[0].data, [0., 1., 2., 3., 4., 5., 6., 7.]);
         std::fs::write(&path, npy("'<f4'", false, "()", &le(&[9.0]))).unwrap();
         assert_eq!(read(&path).unwrap()[0].data, [9.0]);
+    }
+
+    #[test]
+    fn coordinates_that_are_too_large_for_f16_are_counted() {
+        let data = vec![65519.0, -65520.0, 1e38, f32::INFINITY, 1.0, 0.0];
+        let tensor = Tensor { number: Number::F16, data, ..tensor("") };
+        assert_eq!(
+            (overflows(&tensor), overflows(&Tensor { number: Number::F32, ..tensor.clone() })),
+            (2, 0)
+        );
+        let encoded = Number::F16.encode(&tensor.data);
+        assert_eq!(encoded[..4], [0xFF, 0x7B, 0x00, 0xFC]);
     }
 
     #[test]

@@ -14,7 +14,6 @@ mod memory;
 mod packed;
 mod pool;
 mod remote;
-mod saved;
 mod session;
 mod submit;
 mod task;
@@ -304,6 +303,30 @@ impl<I: RetainedTx> Engine<I> {
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.session.joiners.has_left() || self.failure().is_some() && self.lost_server().is_some()
+    }
+
+    /// A snapshot of all error feedback. Saving the snapshot takes time, and does not need the engine.
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackBusy`] while a call that keeps error feedback is under way.
+    pub fn feedback(&self) -> Result<KeptFeedback, WorkerError> {
+        self.feedback.snapshot()
+    }
+
+    /// Replaces a tensor's error feedback.
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackBusy`] while the tensor is being reduced.
+    pub fn put_feedback(&mut self, key: u64, restored: RestoredFeedback) -> Result<(), WorkerError> {
+        self.feedback.put(key, restored)
+    }
+
+    /// Discards the error feedback of a tensor.
+    ///
+    /// # Errors
+    /// [`WorkerError::FeedbackBusy`] while the tensor is being reduced.
+    pub fn reset_feedback(&mut self, key: u64) -> Result<(), WorkerError> {
+        self.feedback.reset(key)
     }
 }
 

@@ -234,7 +234,7 @@ impl<I: RetainedTx> Engine<I> {
 impl Calls {
     /// Whether a call waits for indices that its caller computes.
     pub fn awaits_pieces(&mut self) -> bool {
-        self.remote().any(|active| active.groups.iter().any(PartitionGroup::is_waiting))
+        self.remote().any(|active| active.groups.iter().any(PartitionGroup::is_uncompressed))
     }
 }
 
@@ -265,7 +265,7 @@ impl Active {
             match remote.pieces.try_recv() {
                 Ok((piece, indices)) => {
                     busy = true;
-                    let Some(group) = groups.get_mut(piece).filter(|group| group.is_waiting()) else {
+                    let Some(group) = groups.get_mut(piece).filter(|group| group.is_uncompressed()) else {
                         continue;
                     };
                     let (expected, actual) = (group.padded * group.width() / 8, (*indices).as_ref().len());
@@ -275,7 +275,7 @@ impl Active {
                     }
                     group.out = Out::Ready { packets: Bytes::Lent(indices), residual: None };
                 }
-                Err(TryRecvError::Disconnected) if groups.iter().any(PartitionGroup::is_waiting) => {
+                Err(TryRecvError::Disconnected) if groups.iter().any(PartitionGroup::is_uncompressed) => {
                     return Err(WorkerError::Abandoned);
                 }
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(busy),

@@ -19,6 +19,7 @@ pub(super) struct Fed<'d> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Measure,
+    Rotate,
     Compress,
     Finish,
     FeedBack,
@@ -28,14 +29,26 @@ pub(super) enum Kind {
 pub(super) enum Work<'d> {
     /// The norms of all partitions.
     Measure { kept: Option<&'d [f32]>, norms: Vec<u32> },
-    /// x + e to indices and new error feedback. If it `holds`, `work` is as large as the group and becomes the residual, which
-    /// is fed back later.
-    Compress { fed: Option<Fed<'d>>, holds: bool, work: Buffer, packed: Vec<u8> },
+    /// x + e to rotated coordinates, before the range is known.
+    Rotate { kept: Option<&'d [f32]>, work: Buffer },
+    /// x + e to indices and new error feedback.
+    Compress(Compress<'d>),
     /// A residual that was held to error feedback.
     FeedBack { residual: Buffer, left: &'d mut [f32] },
     /// All results are in: computes the mean. The results of some partitions are in `held`, of the others in
     /// `sums`. Without either, only zeros are left to write.
     Finish { sums: Option<Sums>, held: Vec<(u32, Held)>, work: Buffer },
+}
+
+/// A group that is compressed.
+pub(super) struct Compress<'d> {
+    pub fed: Option<Fed<'d>>,
+    /// Whether `work` has the group's rotated coordinates.
+    pub rotated: bool,
+    /// Whether `work`, which is then as large as the group, becomes the residual, which is fed back later.
+    pub holds: bool,
+    pub work: Buffer,
+    pub packed: Vec<u8>,
 }
 
 /// One piece of computing.
@@ -71,7 +84,8 @@ impl Task<'_> {
         let nonzero = all(&mut self.parts.iter().filter(|at| at.norm != 0));
         match &self.work {
             Work::Measure { .. } => computed.measured += all(&mut self.parts.iter()),
-            Work::Compress { fed, holds, .. } => {
+            Work::Rotate { .. } => {}
+            Work::Compress(Compress { fed, holds, .. }) => {
                 computed.compressed += nonzero;
                 computed.fed_back += if fed.is_some() && !holds { nonzero } else { 0 };
             }
@@ -98,36 +112,13 @@ impl Work<'_> {
                     norms.push(compressor.norm(at.choice, x, kept));
                 }
             }
-            Work::Compress { fed, holds, work, packed } => {
-                for (i, at) in parts.iter().enumerate() {
-                    let next = parts.get(i + 1).map_or([&[][..]; 2], |next| {
-                        [&x[place(next)], fed.as_ref().map_or(&[], |fed| &fed.kept[place(next)])]
-                    });
-                    let mut fed =
-                        fed.as_mut().map(|Fed { kept, left }| (&kept[place(at)], &mut left[place(at)]));
-                    if at.norm == 0 {
-                        if let Some((kept, left)) = &mut fed {
-                            keep_feedback(at, &x[place(at)], kept, left);
-                        }
-                        continue;
-                    }
-                    let x = &x[place(at)];
-                    let packed = &mut packed[indices(compressor, at)];
-                    match fed {
-                        Some((kept, left)) if at.choice == Choice::Raw => {
-                            compressor.write_raw_with(at, x, kept, packed);
-                            left.fill(0.0);
-                        }
-                        Some((kept, _)) if *holds => {
-                            compressor.rotate((call, at), x, kept, &mut work[at.padded_range()], packed)?;
-                        }
-                        fed => {
-                            let work = &mut work[..at.part.padded];
-                            compressor.compress((call, at), x, fed, next, work, packed)?;
-                        }
-                    }
+            Work::Rotate { kept, work } => {
+                for at in parts {
+                    let (x, kept) = (&x[place(at)], kept.map(|kept| &kept[place(at)]));
+                    compressor.rotate((call, at), x, kept, &mut work[at.padded_range()])?;
                 }
             }
+            Work::Compress(compress) => compress.run(compressor, call, parts, x)?,
             Work::FeedBack { residual, left } => {
                 for at in parts.iter().filter(|at| at.norm != 0) {
                     compressor.feed_back(
@@ -154,6 +145,56 @@ impl Work<'_> {
                         }
                         (None, None) => {}
                     }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Compress<'_> {
+    fn run(
+        &mut self,
+        compressor: &Compressor,
+        call: u64,
+        parts: &[Measured],
+        x: &[f32],
+    ) -> Result<(), CodecError> {
+        let Compress { fed, rotated, holds, work, packed } = self;
+        let offset = parts.first().map_or(0, |at| at.part.offset);
+        let place = |at: &Measured| at.place(offset);
+        for (i, at) in parts.iter().enumerate() {
+            let next = parts.get(i + 1).map_or([&[][..]; 2], |next| {
+                [&x[place(next)], fed.as_ref().map_or(&[], |fed| &fed.kept[place(next)])]
+            });
+            let mut fed = fed.as_mut().map(|Fed { kept, left }| (&kept[place(at)], &mut left[place(at)]));
+            let x = &x[place(at)];
+            if at.norm == 0 {
+                if let Some((kept, left)) = &mut fed {
+                    keep_feedback(at, x, kept, left);
+                }
+                continue;
+            }
+            let packed = &mut packed[indices(compressor, at)];
+            match fed {
+                Some((kept, left)) if at.choice == Choice::Raw => {
+                    compressor.write_raw_with(at, x, kept, packed);
+                    left.fill(0.0);
+                }
+                fed if *rotated || *holds => {
+                    let work = &mut work[at.padded_range()];
+                    if !*rotated {
+                        let kept = fed.as_ref().map(|(kept, _)| *kept);
+                        compressor.rotate((call, at), x, kept, work)?;
+                    }
+                    compressor.quantize((call, at), work, packed)?;
+                    if let Some((_, left)) = fed.filter(|_| !*holds) {
+                        compressor.feed_back((call, at), work, left)?;
+                    }
+                }
+                fed => {
+                    let work = &mut work[..at.part.padded];
+                    compressor.compress((call, at), x, fed, next, work, packed)?;
                 }
             }
         }

@@ -4,11 +4,11 @@
 //! and random numbers are functions of the coordinate.
 
 use super::Engine;
-use super::calls::{Active, BufferPool, Out, PartitionGroup, Stage};
+use super::calls::{Active, BufferPool, GROUP, Out, PartitionGroup, Stage};
 use super::compressor::Compressor;
 use super::loan::Bytes;
 use super::memory::{Borrowed, CallMemory, Memory, Pieces};
-use super::task::{Fed, Kind, Task, Work};
+use super::task::{Compress, Fed, Kind, Task, Work};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -147,13 +147,14 @@ impl<I: RetainedTx> Engine<I> {
                 return false;
             }
         };
+        let sent = self.calls.submitted();
         let mut worked = busy;
         while let Some(done) = tasks.next_done() {
             worked = true;
             self.take_done(memory, done);
         }
         while tasks.wants_more() {
-            let Some(task) = self.next_task(memory) else { break };
+            let Some(task) = self.next_task(memory, sent) else { break };
             tasks.give(task);
         }
         // Packets go first, but their results must be computed as well.
@@ -164,7 +165,7 @@ impl<I: RetainedTx> Engine<I> {
         self.recent.exchanges = 0;
         let mut left = self.group_len();
         while left > 0
-            && let Some(mut task) = self.next_task(memory)
+            && let Some(mut task) = self.next_task(memory, sent)
         {
             worked = true;
             left = left.saturating_sub(task.coordinates());
@@ -174,8 +175,8 @@ impl<I: RetainedTx> Engine<I> {
         worked
     }
 
-    /// The most urgent task there is, of the oldest call that has any of its kind.
-    fn next_task<'d>(&mut self, memory: &mut Memory<'d>) -> Option<Task<'d>> {
+    /// The most urgent task there is, of the oldest call that has any of its kind. The NORMs of `sent` calls are sent.
+    fn next_task<'d>(&mut self, memory: &mut Memory<'d>, sent: u64) -> Option<Task<'d>> {
         // Packets that the window has room for are more urgent than other work.
         let worker = &mut self.session.worker;
         let urgent = worker.next_data().filter(|_| worker.has_room());
@@ -189,8 +190,11 @@ impl<I: RetainedTx> Engine<I> {
         }
         let others = [Kind::Measure, Kind::Finish, Kind::FeedBack, Kind::Compress];
         let mut kinds = others.into_iter().filter(|&kind| free || kind != Kind::Compress);
-        let task = task.or_else(|| kinds.find_map(|kind| calls.next_task(kind, memory)))?;
-        ready.count += usize::from(matches!(task.work, Work::Compress { .. }));
+        let task = task.or_else(|| kinds.find_map(|kind| calls.next_task(kind, memory)));
+        // NORMs go first: rotating fills the time until their results come.
+        let is_sent = calls.submitted() == sent;
+        let task = task.or_else(|| if is_sent { calls.next_rotation(memory) } else { None })?;
+        ready.count += usize::from(matches!(task.work, Work::Compress(_)));
         Some(task)
     }
 
@@ -218,14 +222,22 @@ impl<I: RetainedTx> Engine<I> {
                     self.submit_measured();
                 }
             }
-            Work::Compress { fed, holds, work, packed } => {
+            Work::Rotate { work, .. } => match &mut active.groups[group].out {
+                out @ Out::Rotating => *out = Out::Rotated(work),
+                // All norms are zero, as the maxima have shown meanwhile.
+                _ => buffers.take_work(work),
+            },
+            Work::Compress(Compress { fed, holds, work, packed, .. }) => {
                 if let Some(Fed { left, .. }) = fed {
                     memory.left.put(offset, left);
                 }
-                let (packets, mut residual) = (Bytes::Own(packed), Some(work));
-                if !holds {
-                    residual.take().into_iter().for_each(|work| buffers.take_work(work));
-                }
+                let packets = Bytes::Own(packed);
+                let residual = if holds {
+                    Some(work)
+                } else {
+                    buffers.take_work(work);
+                    None
+                };
                 if active.groups[group].packets > 0 {
                     active.groups[group].out = Out::Ready { packets, residual };
                     return;
@@ -271,6 +283,7 @@ impl Active {
                 Stage::Measuring { begun, .. } if begun < self.groups.len() => begun,
                 _ => return None,
             },
+            Kind::Rotate => self.next_to_rotate()?,
             Kind::Compress => self.next_to_compress()?,
             Kind::Finish => *self.to_finish.front()?,
             Kind::FeedBack => *self.to_feed_back.front()?,
@@ -294,15 +307,22 @@ impl Active {
                 }
                 Work::Measure { kept: kept(), norms: Vec::with_capacity(parts.len()) }
             }
+            Kind::Rotate => {
+                state.out = Out::Rotating;
+                Work::Rotate { kept: kept(), work: buffers.work(state.padded) }
+            }
             Kind::Compress => {
                 self.stage = Stage::Compressing { next: group + 1 };
-                state.out = Out::Compressing;
+                let before = std::mem::replace(&mut state.out, Out::Compressing);
                 let fed = kept().and_then(|kept| Some(Fed { kept, left: memory.left.take(range.clone())? }));
                 let holds = self.feedback.as_ref().is_some_and(|feedback| feedback.holds);
                 let holds = holds && state.packets > 0 && state.form.is_some();
-                let work = buffers.work(if holds { state.padded } else { largest() });
+                let (rotated, work) = match before {
+                    Out::Rotated(work) => (true, work),
+                    _ => (false, buffers.work(if holds { state.padded } else { largest() })),
+                };
                 let packed = buffers.packed_buffer(state.padded * state.width() / 8);
-                Work::Compress { fed, holds, work, packed }
+                Work::Compress(Compress { fed, rotated, holds, work, packed })
             }
             Kind::Finish => {
                 self.to_finish.pop_front();
@@ -322,12 +342,22 @@ impl Active {
         Some(Task { call, group, parts, x, work, took: Duration::ZERO })
     }
 
-    /// The next group that is to be compressed.
+    /// The next group that is to be rotated before its range is known, in a call of [`GROUP`] coordinates at most. Of a larger
+    /// call, what is rotated leaves the nearest cache, and the first packets hide the time that later groups take. RAW is not
+    /// rotated.
+    fn next_to_rotate(&self) -> Option<usize> {
+        let waits = |group: &PartitionGroup| matches!(group.out, Out::Waiting) && group.form.is_some();
+        let is_small = matches!(self.stage, Stage::Measured) && self.length <= GROUP;
+        if is_small { self.groups.iter().position(waits) } else { None }
+    }
+
+    /// The next group that is to be compressed. One that a task still rotates comes before those behind it.
     fn next_to_compress(&mut self) -> Option<usize> {
         let Stage::Compressing { next } = self.stage else { return None };
         let rest = &self.groups[next..];
-        let next = next + rest.iter().position(PartitionGroup::is_waiting).unwrap_or(rest.len());
+        let next = next + rest.iter().position(PartitionGroup::is_uncompressed).unwrap_or(rest.len());
         self.stage = Stage::Compressing { next };
-        (next < self.groups.len()).then_some(next)
+        let group = self.groups.get(next)?;
+        if matches!(group.out, Out::Rotating) { None } else { Some(next) }
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 /// No entry.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// The part of a call that a packet carries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The part of a call that a packet carries. The order is that in which packets are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PacketId {
     /// Number of the call in the session.
     pub call: u64,

@@ -12,6 +12,10 @@ pub(in crate::engine) enum Out {
     Direct,
     /// Its packets are not made yet.
     Waiting,
+    /// A task rotates it, before its range is known.
+    Rotating,
+    /// Its rotated coordinates, which wait for the range.
+    Rotated(Buffer),
     /// A task compresses it.
     Compressing,
     /// Its packets can be sent. The residual in the rotated domain is kept if lost packets may be added back to it.
@@ -95,8 +99,9 @@ impl PartitionGroup {
         }
     }
 
-    pub fn is_waiting(&self) -> bool {
-        matches!(self.out, Out::Waiting)
+    /// Whether no task has begun to compress it.
+    pub fn is_uncompressed(&self) -> bool {
+        matches!(self.out, Out::Waiting | Out::Rotating | Out::Rotated(_))
     }
 
     pub fn is_done(&self) -> bool {

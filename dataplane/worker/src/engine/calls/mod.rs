@@ -93,6 +93,20 @@ impl Calls {
             .find_map(|(number, memory)| self.task_of(kind, number, memory))
     }
 
+    /// The next task that rotates a group: of the oldest call whose maxima are not known, so that rotated groups take little
+    /// memory.
+    pub fn next_rotation<'d>(&mut self, memory: &mut Memory<'d>) -> Option<Task<'d>> {
+        let waits = |active: &Active| matches!(active.stage, Stage::Measured);
+        let at = self.queue.iter().take(memory.calls.len()).position(waits)?;
+        let (number, memory) = (memory.first + at as u64, memory.calls.get_mut(at)?);
+        self.task_of(Kind::Rotate, number, memory)
+    }
+
+    /// The number of calls that were submitted, in this session.
+    pub fn submitted(&self) -> u64 {
+        self.unsubmitted
+    }
+
     /// The next task of a kind of this call.
     pub fn task_of<'d>(&mut self, kind: Kind, number: u64, memory: &mut CallMemory<'d>) -> Option<Task<'d>> {
         let (active, buffers) = self.get_with_buffers(number)?;

@@ -8,13 +8,12 @@ mod measured;
 mod numbers;
 mod plan;
 mod raw;
-mod raw_scale;
 
 pub(super) use measured::Measured;
 pub use numbers::{CallKeys, Estimate, Numbers};
 
 use coder::{Coder, T_P};
-use raw::add_feedback;
+use raw::{add_feedback, exponent, power_of_two, write_words};
 pub(super) use raw::{raw_factor, raw_word, read_raw, write_raw};
 
 use super::loan::Held;
@@ -197,12 +196,17 @@ impl Compressor {
         }
     }
 
+    /// The signs of a partition.
+    fn key(&self, call: u64, at: &Measured) -> SignKey {
+        SignKey { job_seed: self.job_seed, call, partition: at.part.index }
+    }
+
     /// The codec's view of a partition.
     fn block(&self, call: u64, at: &Measured) -> Result<Block<'_>, CodecError> {
         let coder = self.coder_of(at)?;
         Ok(Block {
             quantizer: &coder.quantizer,
-            key: SignKey { job_seed: self.job_seed, call, partition: at.part.index },
+            key: self.key(call, at),
             rounding: self.roundings.rounding(call, at.part.index),
             range: Compressor::range(coder, at),
             next: [&[]; 2],
@@ -227,21 +231,36 @@ impl Compressor {
         Block { next, ..self.block(call, at)? }.compress(x, feedback, work, packed)
     }
 
-    /// Compresses a partition as [`Self::compress`] does, and leaves its residual, still in the rotated domain, in `work`
-    /// for [`Self::feed_back`].
+    /// Rotates a partition and its error feedback into `work`, which needs no norm. [`Self::quantize`] and
+    /// [`Self::feed_back`] do the rest of [`Self::compress`].
     ///
     /// # Errors
-    /// As [`Self::compress`].
+    /// None with memory of the right length.
     pub fn rotate(
         &self,
         (call, at): (u64, &Measured),
         x: &[f32],
-        kept: &[f32],
+        kept: Option<&[f32]>,
+        work: &mut [f32],
+    ) -> Result<(), CodecError> {
+        let key = self.key(call, at);
+        match kept {
+            None => rht::forward_into(x, work, key),
+            Some(kept) => rht::forward_sum(x, kept, work, key),
+        }
+    }
+
+    /// Quantizes a rotated partition, and leaves its residual, still in the rotated domain, in `work`.
+    ///
+    /// # Errors
+    /// As [`Self::compress`].
+    pub fn quantize(
+        &self,
+        (call, at): (u64, &Measured),
         work: &mut [f32],
         packed: &mut [u8],
     ) -> Result<(), CodecError> {
         let block = self.block(call, at)?;
-        rht::forward_sum(x, kept, work, block.key)?;
         block.quantizer.quantize_packed(work, block.range, &block.rounding, 0, packed)
     }
 
@@ -273,7 +292,7 @@ impl Compressor {
         residual: &mut [f32],
         left: &mut [f32],
     ) -> Result<(), CodecError> {
-        rht::inverse_into(residual, left, self.block(call, at)?.key)
+        rht::inverse_into(residual, left, self.key(call, at))
     }
 
     /// Turns the results of a partition into its mean. `counts` has the number of workers in the sums of each
@@ -343,6 +362,25 @@ impl Compressor {
         let wide = self.coder_of(at)?.form.lane() == Lane::Bits16;
         block.decompress_packets(held.sums(), held.layout, wide, held.count.into(), out)
     }
+
+    /// s of P5: the power of two by which coordinates are multiplied, from the maximum's f32 bits.
+    pub fn raw_scale(&self, norm: u32) -> f64 {
+        power_of_two(self.raw_bits() - exponent(norm))
+    }
+
+    /// The largest magnitude of one worker's integers, 2^(30 − ⌈log₂ n⌉): n of them add up to 2^30 at most.
+    pub fn raw_limit(&self) -> f64 {
+        power_of_two(self.raw_bits())
+    }
+
+    /// All packets of a partition that goes RAW with its error feedback.
+    pub fn write_raw_with(&self, at: &Measured, x: &[f32], kept: &[f32], words: &mut [u8]) {
+        write_words(add_feedback(x, kept), self.raw_scale(at.norm), self.raw_limit(), words);
+    }
+
+    fn raw_bits(&self) -> i32 {
+        30 - (u16::BITS - (self.workers.max(1) - 1).leading_zeros()) as i32
+    }
 }
 
 /// The source of a worker's roundings. `rank` counts the workers of all racks, so no two workers have the same source.
@@ -357,7 +395,6 @@ fn roundings(job_seed: u64, rank: Rank, rounding: Rounding) -> Source {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::raw::{exponent, power_of_two};
     use super::*;
     use thc_codec::partition::{MIN_PARTITION, Partition};
     use thc_codec::rht;
@@ -453,7 +490,8 @@ mod tests {
                     let kept = vec![0.0; padded];
                     let (mut residual, mut packed) =
                         (vec![0.0; padded], vec![0; padded * usize::from(bits) / 8]);
-                    compressor.rotate((0, &at), &x, &kept, &mut residual, &mut packed).unwrap();
+                    compressor.rotate((0, &at), &x, Some(&kept), &mut residual).unwrap();
+                    compressor.quantize((0, &at), &mut residual, &mut packed).unwrap();
                     let (mut left, mut work, mut again) = (kept.clone(), kept.clone(), packed.clone());
                     let fed = Some((&kept[..], &mut left[..]));
                     compressor.compress((0, &at), &x, fed, [&x, &kept], &mut work, &mut again).unwrap();
