@@ -13,12 +13,12 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("worker", "dataplane/worker", 8_183),
     ("ps", "dataplane/ps", 5_944),
     ("config", "dataplane/config", 3_241),
-    ("policy", "dataplane/policy", 998),
+    ("policy", "dataplane/policy", 924),
     ("model server", "dataplane/model-server", 5_470),
     ("p4", "p4", 4_508),
     ("controller", "controller", 9_013),
     ("python", "python/src python/thc", 13_777),
-    ("testbed", "testbed", 12_713),
+    ("testbed", "testbed", 12_662),
     ("packaging", "packaging", 1_466),
 ];
 

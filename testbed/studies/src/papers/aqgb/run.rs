@@ -287,19 +287,20 @@ impl State<'_> {
             let workers = self.workers.iter().filter(|worker| before(worker));
             let needed =
                 workers.map(|worker| self.expected_mean(worker, block, iteration)).fold(self.now, f64::max);
-            let Training { scheme, control, .. } = self.training;
-            let size = if gradient.second > CRUMB { gradient.second } else { gradient.left_out };
-            let ratio =
-                (size > CRUMB).then(|| scheme.second(control, size, bandwidth, needed - self.now)).flatten();
+            let control = &self.training.control;
+            let has_begun = gradient.second > CRUMB;
+            let size = if has_begun { gradient.second } else { gradient.left_out };
+            let ratio = control.second(size, bandwidth, needed - self.now);
+            // The forward pass waits for what has begun, so that all workers have the same gradients.
+            let ratio = ratio.or_else(|| has_begun.then(|| control.least()));
             let of = &mut self.senders[s].gradients[block];
-            match ratio {
+            match ratio.filter(|_| size > CRUMB) {
                 Some(ratio) => {
-                    if of.second <= CRUMB {
-                        of.second = of.left_out;
-                    }
+                    of.second = size;
                     self.senders[s].now = Some((block, ratio, true));
                     return;
                 }
+                // With one stage, or without time for a second one, this is all.
                 None => of.done = true,
             }
         }
