@@ -60,8 +60,8 @@ mod tests {
         assert_eq!(limit(Place::Colocated, 4, 8), 162.0);
         assert_eq!(limit(Place::Server, 4, 8), 566.0);
         assert_eq!(limit(Place::Colocated, 2, 8), 108.0);
-        // Shares send the sums of 64 workers in 10 bits, a single server in 16.
+        // Shares send the sums of 64 workers in 14 bits, a single server in 16.
         assert_eq!(limit(Place::Colocated, 64, 16), 357.0);
-        assert_eq!(limit(Place::Colocated, 64, 10), 258.0);
+        assert_eq!(limit(Place::Colocated, 64, 14), 324.0);
     }
 }
