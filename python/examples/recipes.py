@@ -116,6 +116,7 @@ def main() -> None:
     torch.manual_seed(0)
     whole, train, held_out, scores = load(arguments)
     model = DistributedDataParallel(whole.to(device))
+    torch.manual_seed(1 + dist.get_rank())  # each rank mirrors images and drops out by its own
     if not arguments.without_thc:
         model = thc.torch.wrap(model, compression=thc.torch.Compression(method=arguments.method))
     optimizer: torch.optim.Optimizer = torch.optim.AdamW(model.parameters(), arguments.rate)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from conftest import needs
 from patience import HANG
 from servers import REPOSITORY
@@ -21,14 +22,23 @@ def bench(*words: str) -> str:
 
 
 def test_trainings_are_compared_with_exact_means_and_not_run_twice(tmp_path: Path) -> None:
-    words = ["accuracy", "--tasks", "gpt2", "--ways", "exact,thc,nearest", "--seeds", "1", "--steps", "20", "--jobs", "1", "--out", str(tmp_path)]
+    words = ["accuracy", "--tasks", "gpt2", "--ways", "exact,thc,thc-paper", "--seeds", "1", "--steps", "20", "--jobs", "1", "--out", str(tmp_path)]
     said = bench(*words)
-    assert "| gpt2 | thc | 2 |" in said
+    assert "| gpt2, 2, 20 | thc |" in said
     runs = {run["way"]: run for run in json.loads((tmp_path / "results.json").read_text())}
-    assert set(runs) == {"exact", "thc", "nearest"}
+    assert set(runs) == {"exact", "thc", "thc-paper"}
     # The first step is exact, and the first loss that of all.
     assert len({run["losses"][0] for run in runs.values()}) == 1
     assert abs(runs["thc"]["final"] - runs["exact"]["final"]) < 0.03 and runs["thc"]["final"] != runs["exact"]["final"]
     assert 1e-5 < runs["thc"]["nmse"] < 0.02 and runs["thc"]["update"] < 0.8
     before = (tmp_path / "results.json").read_text()
-    assert " of " not in bench(*words).splitlines()[0] and (tmp_path / "results.json").read_text() == before
+    assert "min left" not in bench(*words) and (tmp_path / "results.json").read_text() == before
+
+
+def test_the_page_has_the_table_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "testbed" / "bench-torch"))
+    from accuracy.report import table
+
+    page = (REPOSITORY / "docs" / "measuring.md").read_text().splitlines()
+    lines = table(json.loads((REPOSITORY / "docs" / "papers" / "accuracy.json").read_text())).splitlines()
+    assert len(lines) > 4 and [line for line in lines if line not in page] == []

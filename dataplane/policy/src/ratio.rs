@@ -48,44 +48,12 @@ impl RatioLimits {
         }
     }
 
-    /// The ratio of the second stage. Of the rest of a block after the first stage, `size`, so much is sent that it arrives by the
-    /// time when the next forward pass needs the block, `left` from now. `None` if less than q̄ fits, so that the pass would
-    /// have to wait (section 4.3.2).
+    /// The ratio of the second stage, max(q̄, q₂): of the rest of a block after the first stage, `size`, so much is sent that it
+    /// arrives by the time when the next forward pass needs the block, `left` from now. At least q̄ is sent, even if the
+    /// pass has to wait for it. `None` if no time is left: such a block has no second stage (section 4.3.2).
     #[must_use]
     pub fn second(&self, size: f64, bandwidth: f64, left: f64) -> Option<f64> {
-        let ratio = Self::fits(size, bandwidth, left);
-        (ratio >= self.least).then_some(ratio.min(1.0))
-    }
-}
-
-/// The bits that a ratio sends of a number of `bits`: ⌈q · bits⌉, at least 1 (section 4.4).
-#[must_use]
-pub fn bits(ratio: f64, bits: u32) -> u32 {
-    // A product of two decimals may lie slightly above the whole number that it represents, which must not add a bit.
-    ((ratio * f64::from(bits) - 1e-9).ceil() as u32).clamp(1, bits.max(1))
-}
-
-/// A link's bandwidth, as a mean of its transfers in which later transfers have more weight. It follows a change of the
-/// link within two steps.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Bandwidth(Option<f64>);
-
-/// The weight of the latest transfer.
-const LATEST: f64 = 0.7;
-
-impl Bandwidth {
-    /// Records a transfer of this many bytes in this many seconds. A transfer that took no time is ignored.
-    pub fn note(&mut self, bytes: f64, seconds: f64) {
-        if bytes > 0.0 && seconds > 0.0 {
-            let seen = bytes / seconds;
-            self.0 = Some(self.0.map_or(seen, |before| before + LATEST * (seen - before)));
-        }
-    }
-
-    /// The bandwidth in bytes a second. `None` before the first transfer.
-    #[must_use]
-    pub fn get(&self) -> Option<f64> {
-        self.0
+        (left > 0.0).then(|| Self::fits(size, bandwidth, left).clamp(self.least, 1.0))
     }
 }
 
@@ -110,31 +78,18 @@ mod tests {
     }
 
     #[test]
-    fn the_second_stage_sends_what_fits_or_nothing() {
+    fn the_second_stage_sends_what_fits_and_the_least_ratio_otherwise() {
         let control = RatioLimits::default();
         assert_eq!(control.second(100.0, 50.0, 1.0), Some(0.5));
         assert_eq!(control.second(100.0, 50.0, 5.0), Some(1.0));
-        assert_eq!(control.second(100.0, 50.0, 0.2), None);
+        assert_eq!(control.second(100.0, 50.0, 0.2), Some(LEAST));
+        assert_eq!(control.second(100.0, 50.0, 0.0), None);
         assert_eq!(control.second(100.0, 50.0, -3.0), None);
     }
 
     #[test]
-    fn ratios_are_bits() {
-        assert_eq!([0.125, 0.126, 1.0, 0.0, 0.3].map(|ratio| bits(ratio, 32)), [4, 5, 32, 1, 10]);
-        assert_eq!((bits(0.5, 28), bits(1.0 / 28.0, 28)), (14, 1));
+    fn a_least_ratio_is_a_share() {
         assert_eq!(RatioLimits::new(0.0).or(RatioLimits::new(1.5)).or(RatioLimits::new(f64::NAN)), None);
-    }
-
-    #[test]
-    fn bandwidth_follows_within_two_steps() {
-        let mut bandwidth = Bandwidth::default();
-        assert_eq!(bandwidth.get(), None);
-        bandwidth.note(100.0, 1.0);
-        bandwidth.note(5.0, 0.0);
-        assert_eq!(bandwidth.get(), Some(100.0));
-        (0..2).for_each(|_| bandwidth.note(30.0, 1.0));
-        let seen = bandwidth.get().unwrap_or(0.0);
-        assert!((30.0..37.0).contains(&seen), "{seen}");
     }
 
     proptest! {
@@ -147,10 +102,7 @@ mod tests {
             if first > 0.1 {
                 prop_assert!(size * first / bandwidth <= left * (1.0 + 1e-9));
             }
-            match control.second(size, bandwidth, left) {
-                Some(second) => prop_assert!(size * second / bandwidth <= left * (1.0 + 1e-9)),
-                None => prop_assert!(size * 0.1 / bandwidth > left * (1.0 - 1e-9)),
-            }
+            prop_assert_eq!(control.second(size, bandwidth, left), (left > 0.0).then_some(first));
         }
     }
 }

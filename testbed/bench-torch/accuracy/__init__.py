@@ -1,1 +1,1 @@
-"""Whether training through compressed means comes to where exact means take it."""
+"""Trainings through compressed means beside such with exact means."""

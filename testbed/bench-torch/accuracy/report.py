@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
+import json
 from pathlib import Path
 from typing import Any
 
 Run = dict[str, Any]
+Numbers = dict[str, dict[str, dict[str, float]]]
+"""A number by training (``gpt2/4/1000/thc``: task, ranks, steps, way), what it is, and seed."""
 
 
 def _exact(runs: list[Run], run: Run) -> Run | None:
@@ -14,43 +16,51 @@ def _exact(runs: list[Run], run: Run) -> Run | None:
     return next((r for r in same if r["ranks"] == run["ranks"]), same[0] if same else None)
 
 
-def rows(runs: list[Run]) -> list[dict[str, Any]]:
-    """A row for each task, way and number of ranks: means over seeds, each seed against its own exact training."""
-    found = []
-    keys = dict.fromkeys((r["task"], r["way"], r["ranks"], r["steps"]) for r in runs if r["way"] != "exact")
-    for task, way, ranks, steps in keys:
-        every = [r for r in runs if (r["task"], r["way"], r["ranks"], r["steps"]) == (task, way, ranks, steps)]
-        pairs = [(r, e) for r in every if (e := _exact(runs, r)) is not None]
-        if not pairs:
+def numbers(runs: list[Run]) -> Numbers:
+    """Compares each training with the exact one of its seed. Accuracies are in per cent, and their differences in points."""
+    found: Numbers = {}
+    for run in runs:
+        exact = _exact(runs, run)
+        if run["way"] == "exact" or exact is None:
             continue
-        more = [r["final"] - e["final"] for r, e in pairs]
-        exacts = [e["final"] for _, e in pairs]
-        found.append({
-            "task": task, "way": way, "ranks": ranks, "steps": steps, "seeds": len(pairs), "exact": statistics.mean(exacts),
-            "spread": max(exacts) - min(exacts), "more": more, "held_out": [r["held_out"] - e["held_out"] for r, e in pairs],
-            "accuracy": [r["accuracy"] - e["accuracy"] for r, e in pairs] if pairs[0][0]["accuracy"] is not None else None,
-            "nmse": statistics.mean(r["nmse"] for r, _ in pairs), "update": statistics.mean(r["update"] for r, _ in pairs),
-        })  # fmt: skip
+        values = {
+            "exact": 100 * exact["accuracy"], "accuracy": 100 * run["accuracy"], "points": 100 * (run["accuracy"] - exact["accuracy"]),
+            "exact-loss": exact["held_out"], "loss": run["held_out"] - exact["held_out"], "training": run["final"] - exact["final"],
+            "nmse": run["nmse"], "update": run["update"],
+        }  # fmt: skip
+        row = found.setdefault(f"{run['task']}/{run['ranks']}/{run['steps']}/{run['way']}", {})
+        for name, value in values.items():
+            row.setdefault(name, {})[str(run["seed"])] = value
     return found
 
 
-def table(runs: list[Run]) -> str:
+def table(found: Numbers) -> str:
+    """A row for each way, with numbers in the order of seeds."""
     lines = [
-        "| task | way | ranks | steps | seeds | exact loss | over it, each seed | held out | accuracy | NMSE | update's error |",
-        "| - | - | -: | -: | -: | -: | - | -: | -: | -: | -: |",
+        "| task, ranks, steps | way | accuracy, exact | points above it | training loss above exact | held out | NMSE | error of the update |",
+        "|-|-|-|-|-|-|-|-|",
     ]
-    for row in rows(runs):
-        each = " ".join(f"{more:+.3f}" for more in row["more"])
-        accuracy = "" if row["accuracy"] is None else f"{100 * statistics.mean(row['accuracy']):+.1f} %"
+    for name, row in found.items():
+        task, ranks, steps, way = name.split("/")
+        seeds = sorted(row["exact"])
+
+        def each(what: str, form: str) -> str:
+            return " ".join(format(row[what][seed], form) for seed in seeds)
+
+        def mean(what: str) -> float:
+            return sum(row[what].values()) / len(seeds)
+
         lines.append(
-            f"| {row['task']} | {row['way']} | {row['ranks']} | {row['steps']} | {row['seeds']} | {row['exact']:.3f} (spread {row['spread']:.3f}) | {each} | "
-            f"{statistics.mean(row['held_out']):+.3f} | {accuracy} | {row['nmse']:.4f} | {row['update']:.3f} |"
+            f"| {task}, {ranks}, {steps} | {way} | {each('exact', '.1f')} | {each('points', '+.1f')} | {each('training', '+.3f')} | "
+            f"{each('loss', '+.3f')} | {mean('nmse'):.3f} | {mean('update'):.3f} |"
         )
     return "\n".join(lines)
 
 
 def write(runs: list[Run], folder: Path) -> str:
-    """The table."""
-    text = table(runs)
+    """Writes and returns the table, and writes its numbers."""
+    found = numbers(runs)
+    text = table(found)
     (folder / "results.md").write_text(text + "\n")
+    (folder / "accuracy.json").write_text(json.dumps(found, indent=1) + "\n")
     return text

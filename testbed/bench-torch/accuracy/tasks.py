@@ -193,7 +193,7 @@ def _passages(seed: int, step: int, count: int) -> Examples:
 
 
 def _other_passages() -> Examples:
-    return (_windows(_split(_text())[1], _generator(1 << 20, 0), 64),)
+    return (_windows(_split(_text())[1], _generator(1 << 20, 0), 512),)
 
 
 TASKS = {

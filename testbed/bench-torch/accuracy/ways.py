@@ -6,12 +6,11 @@ server with this seed (docs/without-a-server.md), in the blocks that a hook's gr
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 
-from accuracy.emulated import Emulated
 from accuracy.quorum import Late
 from thc import _native
 from thc.arguments import feedback_key
@@ -79,18 +78,8 @@ class Thc:
         return gradients[0]
 
 
-EMULATED: dict[str, dict[str, Any]] = {
-    "nearest": {"rounding": "nearest", "kept": 1.0},
-    "decayed": {"kept": 0.5},
-    "ef21": {"differences": True},
-}
-"""By name, of 4 bits and in blocks over the borders of parameters: nearest rounding with error feedback, random rounding with half of it, EF21."""
-
-
 def way(name: str, model: torch.nn.Module, ranks: int, seed: int) -> Way:
-    """Exact means; the default; the THC paper's method; so many late ranks in each step, whose gradients are dropped."""
-    if name in EMULATED:
-        return Emulated(sum(p.numel() for p in model.parameters()), ranks, seed, **EMULATED[name])
+    """Returns the way of a name in ``WAYS`` of command.py."""
     if name.startswith("late"):
         return Late(model, ranks, seed, late=int(name.removeprefix("late")))
-    return Exact() if name == "exact" else Thc(model, ranks, paper=name == "paper", seed=seed)
+    return Exact() if name == "exact" else Thc(model, ranks, paper=name == "thc-paper", seed=seed)

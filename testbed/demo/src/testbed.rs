@@ -1,11 +1,13 @@
 //! `thc testbed`: hosts with links of a rate, a running aggregator, and a command on every host, or a shell.
 
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use thc_config::logs::print_error;
 use thc_netns::{Network, Rate};
 use thc_ps::Method;
 
@@ -84,9 +86,9 @@ impl Testbed {
             for host in &hosts.network().hosts()[..n] {
                 let enter = host.command(Path::new("sh"));
                 let words: Vec<_> = enter.get_args().map(|word| word.to_string_lossy()).collect();
-                eprintln!("{}: ip {}", host.address, words.join(" "));
+                print_error(format_args!("{}: ip {}", host.address, words.join(" ")));
             }
-            eprintln!("a shell on the first host, with THC_PS={join}");
+            print_error(format_args!("a shell on the first host, with THC_PS={join}"));
             on(0, &mut Command::new("sh")).status().map_err(Error::Process)?;
             return Ok(());
         };
@@ -99,7 +101,9 @@ impl Testbed {
         let mut open = n;
         while open > 0 {
             match commands.message()? {
-                (host, Message::Line(line)) => println!("{host}: {line}"),
+                (host, Message::Line(line)) => {
+                    writeln!(std::io::stdout(), "{host}: {line}").map_err(Error::Output)?;
+                }
                 (host, Message::Closed) => {
                     commands.finish(host)?;
                     open -= 1;
@@ -154,7 +158,7 @@ impl Testbed {
                 let mut command = on_host(host, &program(controller::PROGRAM, arguments)?);
                 children.start(controller::PROGRAM.to_owned(), &mut command)?;
                 let addresses = hear(children, controller::ready())?;
-                eprintln!("on {own}: {addresses}");
+                print_error(format_args!("on {own}: {addresses}"));
                 Ok(addresses.url())
             }
         }

@@ -1,11 +1,17 @@
-//! `thc bench allreduce`: real processes, on the loopback interface and on hosts of their own.
+//! `thc bench`: real processes, on the loopback interface and on hosts of their own.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn bench(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_thc-studies")).args(["bench", "allreduce"]).args(args).output().unwrap()
+}
+
+/// `thc bench local` where Python has no torch.
+fn local(args: &str) -> Output {
+    let mut thc = Command::new(env!("CARGO_BIN_EXE_thc-studies"));
+    thc.env("THC_PYTHON", "/bin/false").args(["bench", "local"]).args(args.split(' ')).output().unwrap()
 }
 
 /// The settings that were measured.
@@ -33,6 +39,40 @@ fn all_places_on_the_loopback_interface() {
         assert!(size.iter().all(|setting| setting["nmse"] == size[0]["nmse"]), "{size:?}");
     }
     assert!(found.iter().all(|setting| setting["limit_seconds"].is_null()));
+}
+
+#[test]
+fn sizes_on_this_host() {
+    let found = measurements(&local("-n 3 -b 64KiB -e 4MiB --repeat 1 --json"));
+    let sizes: Vec<u64> = found.iter().map(|size| size["bytes"].as_u64().unwrap()).collect();
+    assert_eq!(sizes, [64 << 10, 256 << 10, 1 << 20, 4 << 20]);
+    let of = |size: &Value, key: &str| size[key].as_f64().unwrap();
+    for size in &found {
+        // A mean of other numbers, or a sum that was not divided, has an error near 1.
+        assert!((1e-3..0.03).contains(&of(size, "nmse")), "{size}");
+        let share = of(size, "worker_bytes") / of(size, "bytes");
+        assert!((0.39..0.45).contains(&share), "{share}: {size}");
+        assert!(size["against_seconds"].is_null(), "{size}");
+    }
+
+    let output = local("-n 2 -b 4KiB -e 4KiB --repeat 1");
+    let (table, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("/bin/false has no torch: gloo is not measured"), "{said}");
+    assert_eq!(table.trim_end().lines().count(), 2 + 1, "{table}");
+    let refused = local("-b 2MiB -e 1MiB");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("--begin is larger than --end"), "{said}");
+}
+
+/// A reader of the output or of the messages that has gone, as `head` goes, is no failure.
+#[test]
+fn closed_pipes_end_no_command_in_a_panic() {
+    let mut thc = Command::new(env!("CARGO_BIN_EXE_thc-studies"));
+    let words = "bench local -n 2 -b 4KiB -e 4KiB --repeat 1";
+    let thc = thc.env("THC_PYTHON", "/bin/false").args(words.split(' '));
+    let mut child = thc.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop((child.stdout.take(), child.stderr.take()));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use thc_config::logs::print_error;
 use thc_netns::ports;
 use thc_ps::{Method, ServerStats};
 
@@ -92,7 +93,7 @@ impl Options {
 
     fn say(&self, text: impl std::fmt::Display) {
         if !self.quiet {
-            eprintln!("{text}");
+            print_error(text);
         }
     }
 }

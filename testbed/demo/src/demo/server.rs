@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use thc_config::logs::print_error;
 use thc_ps::{JobOptions, Method, Server, ServerOptions};
 use thc_transport::{FaultRates, LossyConfig};
 
@@ -42,7 +43,7 @@ fn build(name: &'static str, cargo: &Path, package: &Path, folder: &Path) -> Res
         return Ok(());
     };
     if !folder.join(name).exists() {
-        eprintln!("building {name}, once");
+        print_error(format_args!("building {name}, once"));
     }
     let mut command = Command::new(cargo);
     command

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use bytesize::ByteSize;
 use clap::Args;
+use thc_config::logs::print_error;
 
 use super::arguments::{AllreduceArgs, Other};
 use super::place::Place;
@@ -58,10 +59,10 @@ impl LocalArgs {
         }
         let against = self.against.or_else(|| has_torch().then_some(Other::Gloo));
         if against.is_none() {
-            eprintln!(
+            print_error(format_args!(
                 "{} has no torch: gloo is not measured (name another by THC_PYTHON)",
                 run::python().display()
-            );
+            ));
         }
         let args = AllreduceArgs {
             workers: vec![self.workers],
@@ -76,7 +77,7 @@ impl LocalArgs {
         if self.json {
             return report::show(&args, &found);
         }
-        writeln!(std::io::stdout(), "{}", table(&found).to_markdown()).map_err(Error::Output)
+        writeln!(std::io::stdout(), "{}", table(&found, against).to_markdown()).map_err(Error::Output)
     }
 }
 
@@ -86,7 +87,11 @@ fn has_torch() -> bool {
     found.is_ok_and(|status| status.success())
 }
 
-fn table(found: &[Measured]) -> Table {
+fn table(found: &[Measured], against: Option<Other>) -> Table {
+    let other = match against {
+        Some(Other::GlooBf16) => "gloo bf16 ms",
+        Some(Other::Gloo) | None => "gloo ms",
+    };
     let header = [
         "size",
         "coordinates",
@@ -94,7 +99,7 @@ fn table(found: &[Measured]) -> Table {
         "algbw GB/s",
         "busbw GB/s",
         "NMSE",
-        "gloo ms",
+        other,
         "faster",
         "of f32 saved",
         "of bf16",
@@ -109,7 +114,7 @@ fn row(measured: &Measured) -> Vec<String> {
     let part = 2.0 * (n - 1.0) / n;
     // Each rank of a ring sends and receives that much.
     let ring = 2.0 * part * bytes;
-    let saved = |ring: f64| format!("{:.0} %", 100.0 * (1.0 - measured.moved / ring));
+    let saved = |ring: f64| format!("{:.0} %", 100.0 * (1.0 - measured.worker_bytes / ring));
     let gloo = measured.against_seconds;
     vec![
         ByteSize(measured.bytes).to_string(),
@@ -140,5 +145,8 @@ mod tests {
             row(&measured)[1..],
             ["1000000", "100", "0.0400", "0.0600", "0.0123", "400", "4.00 ×", "88 %", "75 %"]
         );
+        for (other, title) in [(Other::Gloo, "gloo ms"), (Other::GlooBf16, "gloo bf16 ms")] {
+            assert_eq!(table(&[], Some(other)).header[6], title);
+        }
     }
 }

@@ -2,18 +2,18 @@
 
 use clap::ValueEnum;
 use serde::Serialize;
+use thc_protocol::wire::{Form, HEADER_LEN};
 
-/// Bytes of a DATA or NORM packet for each coordinate, and of its answer, from IPv4 on: blocks of 2^13 have one NORM for eight DATA.
-const UP: f64 = 560.0 / 1024.0 + 68.0 / 8192.0;
-const DOWN: f64 = 1072.0 / 1024.0 + 68.0 / 8192.0;
-/// More workers than that need lanes of 16 bits: 512 coordinates a packet.
-const NARROW: u8 = 17;
+/// Bytes of the headers of a packet, from IPv4 on.
+const HEADERS: usize = 28 + HEADER_LEN;
+/// Bytes of a NORM packet or its answer for each coordinate: one packet for each block of 2^13.
+const NORM: f64 = 68.0 / 8192.0;
 
 /// The place of the aggregator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
-    /// At the switch's place: one server, whose port has no bound
+    /// At the switch's place, where no port bounds it
     Switch,
     /// Beside the workers: a share on every worker's host
     Colocated,
@@ -31,11 +31,11 @@ impl Place {
         }
     }
 
-    /// Seconds in which what must cross the busiest link can cross it: `bits` a second, each way at the same time.
-    pub fn limit(self, workers: u8, coordinates: usize, bits: u64) -> f64 {
+    /// Seconds in which packets of this form can cross the busiest link, which carries `bits` a second each way at the same time.
+    pub fn limit(self, workers: u8, form: Form, coordinates: usize, bits: u64) -> f64 {
         let n = f64::from(workers);
-        let (up, down) =
-            if workers > NARROW { (UP + 28.0 / 512.0 - 28.0 / 1024.0, DOWN * 2.0) } else { (UP, DOWN) };
+        let each = |payload: usize| (HEADERS + payload) as f64 / form.coordinates() as f64 + NORM;
+        let (up, down) = (each(form.data_len()), each(form.result_len()));
         let bytes = match self {
             Place::Switch => up.max(down),
             Place::Colocated => (n - 1.0) / n * (up + down),
@@ -46,15 +46,22 @@ impl Place {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
     fn limits_of_64_mib_on_a_gigabit() {
-        let limit = |place: Place, workers| (place.limit(workers, 1 << 24, 1_000_000_000) * 1e3).round();
-        assert_eq!(limit(Place::Switch, 4), 142.0);
-        assert_eq!(limit(Place::Colocated, 4), 162.0);
-        assert_eq!(limit(Place::Server, 4), 566.0);
-        assert_eq!(limit(Place::Colocated, 2), 108.0);
+        let limit = |place: Place, workers, sums| {
+            let form = Form::with_sums(4, sums).unwrap();
+            (place.limit(workers, form, 1 << 24, 1_000_000_000) * 1e3).round()
+        };
+        assert_eq!(limit(Place::Switch, 4, 8), 142.0);
+        assert_eq!(limit(Place::Colocated, 4, 8), 162.0);
+        assert_eq!(limit(Place::Server, 4, 8), 566.0);
+        assert_eq!(limit(Place::Colocated, 2, 8), 108.0);
+        // Shares send the sums of 64 workers in 14 bits, a single server in 16.
+        assert_eq!(limit(Place::Colocated, 64, 16), 357.0);
+        assert_eq!(limit(Place::Colocated, 64, 14), 324.0);
     }
 }

@@ -44,7 +44,7 @@ pub struct Measured {
     /// Packets sent again by all workers, in the mean of the repetitions.
     pub retransmissions: f64,
     /// Bytes that a worker sent and received, from the IP header on, in the mean of the repetitions.
-    pub moved: f64,
+    pub worker_bytes: f64,
     /// The worst NMSE of the mean of one all-reduce.
     pub nmse: f64,
 }
@@ -84,7 +84,7 @@ impl Measured {
             cpu_seconds_per_gib: cpu(turns),
             against_cpu_seconds_per_gib: compared.then(|| cpu(against)),
             retransmissions: mean(|turn| turn.again),
-            moved: mean(|turn| turn.bytes),
+            worker_bytes: mean(|turn| turn.bytes),
             nmse: turns.iter().map(|turn| turn.nmse).fold(0.0, f64::max),
         }
     }
@@ -163,7 +163,7 @@ mod tests {
             ("cpu_seconds_per_gib", 8.0),
             ("against_cpu_seconds_per_gib", 1.6),
             ("retransmissions", 3.0),
-            ("moved", 9.0),
+            ("worker_bytes", 9.0),
         ] {
             assert!((fields[key].as_f64().unwrap() - value).abs() < 1e-9, "{key}: {fields}");
         }

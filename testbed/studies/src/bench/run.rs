@@ -8,7 +8,10 @@ use std::sync::atomic::AtomicBool;
 
 use bytesize::ByteSize;
 use serde_json::{Value, json};
+use thc_config::logs::print_error;
 use thc_netns::{Network, ports};
+use thc_protocol::wire::Form;
+use thc_ps::ServerOptions;
 
 use super::arguments::{AllreduceArgs, Other};
 use super::crew::Crew;
@@ -66,7 +69,7 @@ pub fn measure(args: &AllreduceArgs) -> Result<Vec<Measured>> {
     }
     let mut found = Vec::new();
     for setting in &settings {
-        eprintln!("{}", setting.name());
+        print_error(setting.name());
         found.push(one(args, setting, &interrupted)?);
     }
     Ok(found)
@@ -124,6 +127,14 @@ fn server(setting: &Setting, cookie: u32, at: SocketAddr, share: Option<(usize, 
     }
     text += &format!("[[job]]\njob = 1\ncookie = {cookie}\nseed = {SEED}\nworkers = {}\n", setting.workers);
     text
+}
+
+/// The form of the packets of a server's job.
+fn form(server: &str) -> Result<Form> {
+    let config = ServerOptions::parse(server).and_then(|options| options.validate());
+    let job = config.map_err(Error::failure)?.jobs.into_iter().next();
+    let table = job.and_then(|job| job.welcome.tables.iter().next().map(|table| table.form));
+    table.ok_or_else(|| Error::failure("the server has no job"))
 }
 
 fn one(args: &AllreduceArgs, setting: &Setting, interrupted: &Arc<AtomicBool>) -> Result<Measured> {
@@ -185,7 +196,9 @@ fn one(args: &AllreduceArgs, setting: &Setting, interrupted: &Arc<AtomicBool>) -
         }
     }
     drop(workers);
-    let limit = setting.rate.0.map(|rate| setting.place.limit(setting.workers, coordinates, rate.0));
+    let first = server(setting, cookie, servers_at[0], is_shared.then_some((0, &servers_at)));
+    let form = form(&first)?;
+    let limit = setting.rate.0.map(|rate| setting.place.limit(setting.workers, form, coordinates, rate.0));
     let Setting { workers, bytes, rate, place } = *setting;
     Ok(Measured::new(workers, bytes, rate, place, &turns, &against, limit))
 }

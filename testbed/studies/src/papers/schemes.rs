@@ -18,8 +18,6 @@ use crate::error::Result;
 const BUCKET: usize = 512;
 /// The bit budget of uniform THC.
 const UNIFORM_BITS: u8 = 4;
-/// Standard deviations at which TernGrad clips.
-const CLIP: f64 = 2.5;
 
 /// A scheme with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,9 +33,9 @@ pub enum Scheme {
     /// TopK by the inverse of the share that is sent (Stich, Cordonnier, Jaggi, NeurIPS 2018). The server sends the largest coordinates
     /// of the sum, like that in the THC authors' code.
     TopK { inverse: u16 },
-    /// TernGrad with scaler sharing (Wen et al., NeurIPS 2017), clipped at 2.5 standard deviations or not at all. A coordinate g becomes
+    /// TernGrad with scaler sharing and without clipping (Wen et al., NeurIPS 2017). A coordinate g becomes
     /// sign(g)·s with probability |g|/s, and s is the largest magnitude that any worker has.
-    TernGrad { clipped: bool },
+    TernGrad,
     /// QSGD (Alistarh et al., NeurIPS 2017) by bits of a coordinate up and down. A coordinate takes a sign and a level of fixed width.
     Qsgd { up: u32, down: u32 },
 }
@@ -88,7 +86,7 @@ impl Scheme {
                 let bits = kept(dimension, inverse) as u64 * (width(d - 1) + 32);
                 Bits { up: bits, down: bits }
             }
-            Self::TernGrad { .. } => Bits { up: 32 + 2 * d, down: 32 + width(2 * workers as u64) * d },
+            Self::TernGrad => Bits { up: 32 + 2 * d, down: 32 + width(2 * workers as u64) * d },
             Self::Qsgd { up, down } => {
                 let bits = |bits: u32| u64::from(bits) * d + 32 * d.div_ceil(BUCKET as u64);
                 Bits { up: bits(up), down: bits(down) }
@@ -123,7 +121,7 @@ impl Scheme {
                 largest(&sum, kept).into_iter().for_each(|i| down[i] = sum[i]);
                 Ok(divide(down))
             }
-            Self::TernGrad { clipped } => Ok(tern_grad(gradients, clipped, seed)),
+            Self::TernGrad => Ok(tern_grad(gradients, seed)),
             Self::Qsgd { up, down } => {
                 let mut mean = vec![0.0_f32; dimension];
                 for (worker, gradient) in (0..).zip(gradients) {
@@ -199,26 +197,17 @@ fn largest(x: &[f32], kept: usize) -> Vec<usize> {
     positions
 }
 
-/// The bound of magnitudes after clipping.
-fn bound(x: &[f32], clipped: bool) -> f32 {
-    let largest = x.iter().fold(0.0_f32, |m, v| m.max(v.abs()));
-    if !clipped {
-        return largest;
-    }
-    let count = x.len() as f64;
-    let mean = x.iter().map(|v| f64::from(*v)).sum::<f64>() / count;
-    let variance = x.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>() / count;
-    largest.min((CLIP * variance.sqrt()) as f32)
+fn largest_magnitude(x: &[f32]) -> f32 {
+    x.iter().fold(0.0_f32, |m, v| m.max(v.abs()))
 }
 
-fn tern_grad(gradients: &[&[f32]], clipped: bool, seed: u64) -> Vec<f32> {
-    let bounds: Vec<f32> = gradients.iter().map(|gradient| bound(gradient, clipped)).collect();
-    let scale = bounds.iter().fold(0.0_f32, |scale, bound| scale.max(*bound));
+fn tern_grad(gradients: &[&[f32]], seed: u64) -> Vec<f32> {
+    let scale = gradients.iter().map(|gradient| largest_magnitude(gradient)).fold(0.0, f32::max);
     let mut sums = vec![0_i32; gradients[0].len()];
-    for ((worker, gradient), bound) in (0..).zip(gradients).zip(bounds) {
+    for (worker, gradient) in (0..).zip(gradients) {
         let rounding = Rounding::new(private_seed(seed, worker), 0, 0);
         for (i, (sum, g)) in sums.iter_mut().zip(*gradient).enumerate() {
-            if rounding.uniform(i as u64) * scale < g.abs().min(bound) {
+            if rounding.uniform(i as u64) * scale < g.abs() {
                 *sum += if *g > 0.0 { 1 } else { -1 };
             }
         }
@@ -250,14 +239,13 @@ mod tests {
     use super::*;
     use thc_codec::signs::mix;
 
-    const ALL: [Scheme; 8] = [
+    const ALL: [Scheme; 7] = [
         Scheme::THC,
         Scheme::Thc { bits: 2, granularity: 9, inverse: 5 },
         Scheme::Uniform { rotated: false },
         Scheme::Uniform { rotated: true },
         Scheme::TopK { inverse: 10 },
-        Scheme::TernGrad { clipped: true },
-        Scheme::TernGrad { clipped: false },
+        Scheme::TernGrad,
         Scheme::Qsgd { up: 4, down: 8 },
     ];
 
@@ -290,7 +278,7 @@ mod tests {
         assert_eq!(bits(Scheme::Uniform { rotated: false }, 1000, 18), (4064, 16_064));
         assert_eq!(bits(Scheme::Uniform { rotated: true }, 1000, 4), (4160, 8256));
         // Sums of 4 digits are 0 to 8, 4 bits; a scale each way.
-        assert_eq!(bits(Scheme::TernGrad { clipped: false }, 100, 4), (232, 432));
+        assert_eq!(bits(Scheme::TernGrad, 100, 4), (232, 432));
         // Two coordinates, 4 bits of position (0 to 9) and 32 bits of value each.
         assert_eq!(bits(Scheme::TopK { inverse: 4 }, 10, 4), (72, 72));
         assert_eq!(bits(Scheme::TopK { inverse: 10 }, 1, 4), (32, 32));
@@ -320,7 +308,7 @@ mod tests {
             let long = squares(sum.iter().zip(&truth).map(|(s, t)| s - t));
             let ratio = long * rounds as f64 / single;
             match scheme {
-                Scheme::Uniform { .. } | Scheme::TernGrad { clipped: false } | Scheme::Qsgd { .. } => {
+                Scheme::Uniform { .. } | Scheme::TernGrad | Scheme::Qsgd { .. } => {
                     // Chi-square with 512 degrees of freedom over 512: five standard deviations are 0.31.
                     assert!((ratio - 1.0).abs() < 0.32, "{scheme:?}: {ratio}");
                 }
@@ -344,8 +332,8 @@ mod tests {
         let thc = table.quantization_error() / 4.0 + table.truncation_error();
         // One coordinate has variance |g|·s − g², so copies have NMSE (s·‖x‖₁/‖x‖² − 1) / n.
         let sum: f64 = x.iter().map(|v| f64::from(v.abs())).sum();
-        let tern_grad = (f64::from(bound(&x, false)) * sum / norm - 1.0) / 4.0;
-        for (scheme, theory) in [(Scheme::THC, thc), (Scheme::TernGrad { clipped: false }, tern_grad)] {
+        let tern_grad = (f64::from(largest_magnitude(&x)) * sum / norm - 1.0) / 4.0;
+        for (scheme, theory) in [(Scheme::THC, thc), (Scheme::TernGrad, tern_grad)] {
             let found = error(scheme);
             assert!((found / theory - 1.0).abs() < 0.03, "{scheme:?}: {found} {theory}");
         }
@@ -359,19 +347,10 @@ mod tests {
         }
         let x: Vec<f32> = (0..16).map(|i| i as f32 - 4.0).collect();
         assert_eq!(Scheme::Uniform { rotated: false }.mean(&[&x[..]; 3], 1).unwrap(), x);
-        let mean = Scheme::TernGrad { clipped: false }.mean(&[&[1.0, -1.0, 0.0], &[-1.0, -1.0, 0.0]], 1);
+        let mean = Scheme::TernGrad.mean(&[&[1.0, -1.0, 0.0], &[-1.0, -1.0, 0.0]], 1);
         assert_eq!(mean.unwrap(), [0.0, -1.0, 0.0]);
         assert_eq!(Scheme::Exact.mean(&[&[1.0, 2.0], &[3.0, -2.0]], 1).unwrap(), [2.0, 0.0]);
         // The first of equal magnitudes is sent.
         assert_eq!(largest(&[1.0, -3.0, 3.0, 2.0], 1), [1]);
-    }
-
-    #[test]
-    fn clipping_bounds_the_scale() {
-        let mut x = vec![1.0_f32; 64];
-        x.iter_mut().step_by(2).for_each(|v| *v = -1.0);
-        x[0] = -100.0;
-        assert_eq!(bound(&x, false), 100.0);
-        assert!((25.0..35.0).contains(&bound(&x, true)), "{}", bound(&x, true));
     }
 }

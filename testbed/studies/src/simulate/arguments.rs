@@ -2,11 +2,12 @@
 
 use std::io::Write;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::job::{Case, Layout, Settings, Took, simulate};
+use super::job::{Case, Settings, Took, simulate};
 use super::recirculation::RecirculationArgs;
+use crate::bench::Place;
 use crate::error::{Error, Result};
 use crate::table::Table;
 use thc_netns::Rate;
@@ -29,9 +30,9 @@ use thc_netns::Rate;
 pub struct SimulateArgs {
     #[command(subcommand)]
     recirculation: Option<Recirculation>,
-    /// Place of the aggregator; each list is simulated element by element
+    /// Place of the aggregator; switch: a Tofino 2 with four loopback ports of 800 Gb/s. Each list is simulated element by element
     #[arg(long, value_enum, value_name = "LAYOUT,…", value_delimiter = ',', default_value = "switch")]
-    layout: Vec<Layout>,
+    layout: Vec<Place>,
     /// Number of workers, each on a host of its own
     #[arg(long, value_name = "NUMBER,…", value_delimiter = ',', default_value = "2,4,16,64",
           value_parser = clap::value_parser!(u16).range(2..=64))]
@@ -138,9 +139,8 @@ fn table(points: &[Point]) -> Table {
         ["layout", "workers", "link", "slots", "loss", "ms", "goodput", "lost", "repeats", "time-outs"];
     let row = |Point { case, seconds, goodput, took }: &Point| {
         let repeats = if took.lost > 0 { took.repeated as f64 / took.lost as f64 } else { 0.0 };
-        let layout = case.layout.to_possible_value();
         vec![
-            layout.map_or_else(String::new, |layout| layout.get_name().to_owned()),
+            case.layout.name().to_owned(),
             case.workers.to_string(),
             case.rate.name(),
             case.slots.to_string(),

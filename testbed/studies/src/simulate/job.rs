@@ -3,7 +3,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use clap::ValueEnum;
 use serde::Serialize;
 use thc_codec::signs::SignKey;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfigError, Shard};
@@ -17,11 +16,10 @@ use thc_worker::{Computed, Engine, EngineConfig, Rounding};
 use super::actor::{Actor, PacketCosts, Party, Port, SimAggregator};
 use super::cluster::Cluster;
 use super::recirculation::Chip;
+use crate::bench::Place;
 use crate::error::{Error, Result};
 use thc_netns::Rate;
 
-/// Lanes of 8 bits hold the sums of so many workers, by the default table.
-const NARROW: u16 = 17;
 /// Blocks of slots that each colocated share has at least.
 const BLOCKS_EACH: u32 = 2;
 /// The session's cookie, which no configured one may be.
@@ -35,18 +33,6 @@ const WORKER_PORT: u16 = 5000;
 const SERVER_PORT: u16 = 9000;
 /// Coordinates on which the mean is compared with the exact one.
 const CHECKED: usize = 4096;
-
-/// The place of the aggregator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Layout {
-    /// A P4 switch: a Tofino 2 with four loopback ports of 800 Gb/s
-    Switch,
-    /// A share of the server beside every worker
-    Colocated,
-    /// One server on a link like the workers'
-    Server,
-}
 
 /// Times of one core of an EPYC.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +112,7 @@ impl Default for Settings {
 /// A job to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Case {
-    pub layout: Layout,
+    pub layout: Place,
     pub workers: u16,
     /// The rate of each link.
     pub rate: Rate,
@@ -185,15 +171,12 @@ fn job_setup(settings: &Settings, case: &Case) -> Result<JobSetup> {
     let refuse = |reason: String| Error::Usage(format!("no such job for {} workers: {reason}", case.workers));
     let n = case.workers;
     let (mut text, mut slots) = ("shards = 1\n".to_owned(), case.slots);
-    if case.layout == Layout::Colocated {
+    if case.layout == Place::Colocated {
         let places: Vec<String> = (0..n).map(|host| format!("\"{}\"", server_at(host))).collect();
         text += &format!("share = \"0/{n}\"\nshares = [{}]\n", places.join(", "));
         slots = slots.max(BLOCKS_EACH * u32::from(Shard::BLOCK) * u32::from(n));
     }
     text += &format!("[[job]]\njob = 1\ncookie = {CONFIGURED}\nworkers = {n}\ndata_slots = {slots}\n");
-    if n > NARROW {
-        text += "lane = 16\n";
-    }
     let options = ServerOptions::parse(&text).map_err(|error| refuse(error.to_string()))?;
     let mut config = options.validate().map_err(|error| refuse(error.to_string()))?;
     config.give_credit(settings.queue);
@@ -230,10 +213,10 @@ pub fn simulate(settings: &Settings, case: &Case) -> Result<Took> {
     });
     let n = case.workers;
     (0..n).for_each(|host| net.set_host(address(host), Some(case.rate.0)));
-    net.set_host(address(n), (case.layout == Layout::Server).then_some(case.rate.0));
+    net.set_host(address(n), (case.layout == Place::Server).then_some(case.rate.0));
     let setup = job_setup(settings, case)?;
     let mut cluster = Cluster::new(net.clone(), settings.costs.wake);
-    let hosts = if case.layout == Layout::Colocated { 0..n } else { n..n + 1 };
+    let hosts = if case.layout == Place::Colocated { 0..n } else { n..n + 1 };
     for rank in 0..n {
         cluster.add(Actor::Party(Box::new(party(settings, case, &setup, &net, rank, hosts.start)?)));
     }
@@ -258,13 +241,13 @@ fn aggregators(
     let occupied = |bytes: u32| Duration::from_secs_f64(f64::from(bytes) * 8.0 / rate);
     let costs = match case.layout {
         // Packets of all forms take as many passes.
-        Layout::Switch => PacketCosts {
+        Place::Switch => PacketCosts {
             receive: occupied(chip.data_bytes()),
             complete: occupied(chip.result_bytes()),
             send: Duration::ZERO,
             delay: settings.pass * (chip.passes() + chip.result_passes()),
         },
-        Layout::Colocated | Layout::Server => PacketCosts {
+        Place::Colocated | Place::Server => PacketCosts {
             receive: costs.server_receive,
             complete: Duration::ZERO,
             send: costs.server_send,
@@ -299,7 +282,7 @@ fn party(
     server: u16,
 ) -> Result<Party> {
     // A switch has no buffer that packets wait in.
-    let credit = if case.layout == Layout::Switch { 0 } else { setup.welcome.credit };
+    let credit = if case.layout == Place::Switch { 0 } else { setup.welcome.credit };
     let welcome = Welcome { session: SESSION, credit, ..setup.welcome };
     let unwelcome = || Error::failure("the simulated worker was not let in");
     let joiners = welcome_joiner(&welcome, setup, rank, case.workers).ok_or_else(unwelcome)?;
@@ -362,9 +345,8 @@ fn evaluate(settings: &Settings, case: &Case, cluster: &Cluster, net: &SimNet) -
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::bench::Place;
 
-    fn case(layout: Layout, workers: u16, gbit: u64) -> Case {
+    fn case(layout: Place, workers: u16, gbit: u64) -> Case {
         let rate = Rate(gbit * 1_000_000_000);
         Case { layout, workers, rate, slots: 1024, loss: 0.0, coordinates: 1 << 20 }
     }
@@ -375,7 +357,7 @@ mod tests {
     fn no_receive_buffer_overflows_however_many_workers() {
         let settings = Settings { queue: (16 << 20) / 4 * 3 / 2304, ..Settings::default() };
         for workers in [4, 64] {
-            let case = Case { coordinates: 1 << 18, ..case(Layout::Server, workers, 100) };
+            let case = Case { coordinates: 1 << 18, ..case(Place::Server, workers, 100) };
             assert_eq!(simulate(&settings, &case).unwrap().lost, 0, "{workers} workers");
         }
     }
@@ -401,7 +383,7 @@ mod tests {
     fn loopback_ports_are_what_bounds_behind_quick_links() {
         for (chip, workers) in [(Chip::Tofino, 4), (Chip::Tofino2, 4), (Chip::Tofino2, 16)] {
             let settings = Settings { chip, loopback: 100e9, ..free() };
-            let case = case(Layout::Switch, workers, 400);
+            let case = case(Place::Switch, workers, 400);
             let bytes = u32::from(workers) * chip.data_bytes() + chip.result_bytes();
             let limit = f64::from(bytes) * 8.0 * 1024.0 * chip.unevenness(workers, 4) / 100e9;
             let more = simulate(&settings, &case).unwrap().seconds() / limit;
@@ -412,15 +394,16 @@ mod tests {
     /// Where computing and packets cost nothing, an all-reduce takes what its bytes take on the busiest link, and little more.
     #[test]
     fn links_are_what_bounds_where_nothing_else_costs() {
-        for (layout, place) in [
-            (Layout::Switch, Place::Switch),
-            (Layout::Colocated, Place::Colocated),
-            (Layout::Server, Place::Server),
-        ] {
-            for workers in [2, 4, 8] {
-                let case = Case { coordinates: 2 << 20, ..case(layout, workers, 1) };
-                let limit = place.limit(workers as u8, 2 << 20, 1_000_000_000);
-                let took = simulate(&Settings { rounds: 1, ..free() }, &case).unwrap();
+        for place in [Place::Switch, Place::Colocated, Place::Server] {
+            // Many shares have few slots each, which costs more than their bytes.
+            let most = if place == Place::Colocated { 8 } else { 20 };
+            for workers in [2, 4, most] {
+                let case = Case { coordinates: 2 << 20, ..case(place, workers, 1) };
+                let settings = Settings { rounds: 1, ..free() };
+                let tables = job_setup(&settings, &case).unwrap().welcome.tables;
+                let form = tables.iter().next().unwrap().form;
+                let limit = place.limit(workers as u8, form, 2 << 20, 1_000_000_000);
+                let took = simulate(&settings, &case).unwrap();
                 let more = took.seconds() / limit;
                 assert!((0.99..1.15).contains(&more), "{case:?}: {more} of {limit}");
                 assert_eq!(took.dropped, 0);

@@ -287,19 +287,20 @@ impl State<'_> {
             let workers = self.workers.iter().filter(|worker| before(worker));
             let needed =
                 workers.map(|worker| self.expected_mean(worker, block, iteration)).fold(self.now, f64::max);
-            let Training { scheme, control, .. } = self.training;
-            let size = if gradient.second > CRUMB { gradient.second } else { gradient.left_out };
-            let ratio =
-                (size > CRUMB).then(|| scheme.second(control, size, bandwidth, needed - self.now)).flatten();
+            let control = &self.training.control;
+            let has_begun = gradient.second > CRUMB;
+            let size = if has_begun { gradient.second } else { gradient.left_out };
+            let ratio = control.second(size, bandwidth, needed - self.now);
+            // The forward pass waits for what has begun, so that all workers have the same gradients.
+            let ratio = ratio.or_else(|| has_begun.then(|| control.least()));
             let of = &mut self.senders[s].gradients[block];
-            match ratio {
+            match ratio.filter(|_| size > CRUMB) {
                 Some(ratio) => {
-                    if of.second <= CRUMB {
-                        of.second = of.left_out;
-                    }
+                    of.second = size;
                     self.senders[s].now = Some((block, ratio, true));
                     return;
                 }
+                // With one stage, or without time for a second one, this is all.
                 None => of.done = true,
             }
         }
@@ -406,7 +407,8 @@ mod tests {
         let [plain, fixed, adapted] =
             [Scheme::Plain, Scheme::Fixed4, Scheme::Aqgb].map(|scheme| training(scheme).run());
         assert!(adapted.rounds >= 2 * plain.rounds, "{plain:?} {adapted:?}");
-        assert!(adapted.rounds as f64 >= 0.9 * fixed.rounds as f64, "{fixed:?} {adapted:?}");
+        // A forward pass waits for a second stage that sends the least ratio.
+        assert!(adapted.rounds as f64 >= 0.85 * fixed.rounds as f64, "{fixed:?} {adapted:?}");
         assert!(adapted.bits > 1.5 * fixed.bits, "{fixed:?} {adapted:?}");
         assert!(adapted.utilization > 1.5 * fixed.utilization, "{fixed:?} {adapted:?}");
         assert!((3.9..5.0).contains(&fixed.bits), "{fixed:?}");

@@ -35,12 +35,4 @@ impl Scheme {
             Self::Aqgb => control.first(size, bandwidth, left),
         }
     }
-
-    /// The part of what the first stage left that a second one sends, if it is there in time.
-    pub fn second(self, control: &RatioLimits, size: f64, bandwidth: f64, left: f64) -> Option<f64> {
-        match self {
-            Self::Plain | Self::Fixed4 => None,
-            Self::Aqgb => control.second(size, bandwidth, left),
-        }
-    }
 }
