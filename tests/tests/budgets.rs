@@ -7,26 +7,26 @@ use std::path::Path;
 /// Each room's name, folders, and maximum of product lines. Lower the maximum whenever a change removes lines.
 const ROOMS: &[(&str, &str, usize)] = &[
     ("codec", "dataplane/codec", 5_716),
-    ("protocol", "dataplane/protocol", 9_105),
+    ("protocol", "dataplane/protocol", 9_114),
     ("transport", "dataplane/transport", 4_962),
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 1_988),
-    ("worker", "dataplane/worker", 8_341),
+    ("worker", "dataplane/worker", 8_474),
     ("ps", "dataplane/ps", 5_933),
     ("config", "dataplane/config", 3_351),
-    ("policy", "dataplane/policy", 956),
+    ("policy", "dataplane/policy", 924),
     ("model server", "dataplane/model-server", 5_451),
     ("p4", "p4", 4_545),
     ("controller", "controller", 8_971),
     ("python", "python/src python/thc", 13_160),
-    ("testbed", "testbed", 12_714),
+    ("testbed", "testbed", 12_637),
     ("packaging", "packaging", 1_464),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 68_255;
+const TESTS: usize = 68_339;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 69_721;
+const WORDS: usize = 69_621;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.
