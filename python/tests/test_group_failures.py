@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import socket
 import struct
 import subprocess
@@ -266,3 +267,10 @@ def test_keys_of_a_job_are_those_of_the_server_program() -> None:
         thc.Server(2, COOKIE, data_slots="many")  # type: ignore[arg-type]
     with thc.Server(2, COOKIE, data_slots=512, deadline=0.5, tables=["bits=2"], policy="best-effort", seed=None) as server:
         assert server.stats()["jobs"]
+
+
+def test_a_server_has_the_usual_port_unless_one_is_given():
+    with pytest.raises(thc.JoinError, match=re.escape("127.0.0.9:9000")):
+        thc.Group("127.0.0.9", cookie=1, join=thc.Join(join_timeout=0.3))
+    with pytest.raises(thc.ConfigError, match="no server has port 0; the usual port is 9000"):
+        thc.Group("127.0.0.9:0", cookie=1)
