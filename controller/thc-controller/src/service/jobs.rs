@@ -17,7 +17,9 @@ use tonic::Status;
 pub(super) fn check_idle(job: &Job, advice: &str) -> Result<(), Status> {
     let Some((target, session)) = job.running_session() else { return Ok(()) };
     let (name, workers) = (job.spec.name(), session.members.len());
-    Err(Status::failed_precondition(format!("job {name} runs with {workers} workers on {target}: {advice}")))
+    let plural = if workers == 1 { "" } else { "s" };
+    let message = format!("job {name} runs with {workers} worker{plural} on {target}: {advice}");
+    Err(Status::failed_precondition(message))
 }
 
 /// The targets of a new job.

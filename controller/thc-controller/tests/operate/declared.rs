@@ -78,14 +78,14 @@ fn a_session_is_not_disturbed_by_what_is_declared() {
     let worker = aggregator::Averager::join(controller.listen, "a");
     controller.wait_until("running", |controller| is_running(controller, "a"));
     let changed = apply(&controller, &job("a", 2), &["--yes"]);
-    assert!(changed.code == Some(1) && changed.err.contains("runs with 1 workers on ps1"), "{changed:?}");
+    assert!(changed.code == Some(1) && changed.err.contains("runs with 1 worker on ps1"), "{changed:?}");
     let pruned = apply(&controller, &job("b", 2), &["--yes", "--prune"]);
     assert!(pruned.code == Some(1) && pruned.err.contains("job delete a --yes"), "{pruned:?}");
     assert_eq!(jobs(&controller), ["a", "b"]);
     assert_eq!(controller.json(&["job", "show", "a"])["spec"]["workers"], 1);
     let refused = controller.ask(&["job", "delete", "a"]);
     assert!(
-        refused.code == Some(1) && refused.err.contains("runs with 1 workers on ps1: give --yes"),
+        refused.code == Some(1) && refused.err.contains("runs with 1 worker on ps1: give --yes"),
         "{refused:?}"
     );
     drop(worker);

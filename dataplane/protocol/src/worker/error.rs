@@ -11,7 +11,7 @@ use std::time::Duration;
 pub enum CallError {
     /// P19 non-finite gradients; `worker` is the highest number if several have one.
     #[error(
-        "worker {worker} has a NaN or an infinity in its gradient: this all-reduce failed on every worker"
+        "worker {worker} has a NaN or an infinity in its gradient, or a norm beyond f32: this all-reduce failed on every worker"
     )]
     NonFinite { worker: Rank },
     /// P19 non-finite gradients: the slot holds a maximum that no worker may send. `value` has f32 bits.

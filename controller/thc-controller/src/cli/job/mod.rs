@@ -148,7 +148,8 @@ async fn delete(
         false => client.get_job(GetJobRequest { name: name.clone() }).await?.into_inner(),
     };
     if let Some(place) = job.places.iter().find(|place| place.running) {
-        let what = format!("job {name} runs with {} workers on {}", place.members, place.target);
+        let plural = if place.members == 1 { "" } else { "s" };
+        let what = format!("job {name} runs with {} worker{plural} on {}", place.members, place.target);
         ask(&format!("{what}. End its session and delete it?"), &format!("{what}: give --yes"))?;
     }
     let answer = client.delete_job(DeleteJobRequest { name: name.clone() }).await?.into_inner();
