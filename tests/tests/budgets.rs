@@ -16,17 +16,17 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("policy", "dataplane/policy", 924),
     ("model server", "dataplane/model-server", 5_451),
     ("p4", "p4", 4_545),
-    ("controller", "controller", 8_971),
+    ("controller", "controller", 8_974),
     ("python", "python/src python/thc", 13_160),
     ("testbed", "testbed", 12_637),
     ("packaging", "packaging", 1_464),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 68_347;
+const TESTS: usize = 68_350;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 69_621;
+const WORDS: usize = 69_622;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.

@@ -46,7 +46,7 @@ fn a_model_is_listed_shown_and_deleted() {
     assert!(matches!(&gone, ModelError::Refused { reason, .. } if reason.contains("deleted")), "{gone}");
     assert!(!folder.path().join("train/m").exists());
     let (status, text) = admin(&["show", "m"]);
-    assert!(status == Some(2) && text.contains("no model m"), "{text}");
+    assert!(status == Some(1) && text.contains("no model m"), "{text}");
     let (status, text) = admin(&["delete", "m"]);
     assert!(status == Some(1) && text.contains("no model m"), "{text}");
     let (status, text) = administer(address, &["list", "--secret", "another secret entirely"]);
