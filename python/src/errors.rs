@@ -88,7 +88,9 @@ pub fn worker(py: Python<'_>, error: &WorkerError) -> PyErr {
         }
         WorkerError::FeedbackLength { key, .. }
         | WorkerError::FeedbackBusy { key }
-        | WorkerError::FeedbackState { key, .. } => ("FeedbackError", Details { key: Some(*key), ..Details::default() }),
+        | WorkerError::FeedbackState { key, .. } => {
+            ("FeedbackError", Details { key: Some(*key), ..Details::default() })
+        }
         WorkerError::Plan { .. }
         | WorkerError::EmptySpan { .. }
         | WorkerError::NoTable { .. }
@@ -113,7 +115,9 @@ fn join(error: &JoinError) -> (&'static str, Details) {
         JoinError::Refused { reason, .. } | JoinError::ShareRefused { reason, .. } => {
             Details { reason: Some(reason.to_string()), ..Details::default() }
         }
-        JoinError::ShareDiffers { change, .. } => Details { reason: Some(change.to_string()), ..Details::default() },
+        JoinError::ShareDiffers { change, .. } => {
+            Details { reason: Some(change.to_string()), ..Details::default() }
+        }
         JoinError::Silent { waited }
         | JoinError::ShareSilent { waited, .. }
         | JoinError::MissingRacks { waited, .. } => Details::waited(*waited, None),

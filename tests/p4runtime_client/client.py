@@ -400,7 +400,7 @@ def check_packets(client, workers):
     worker.settimeout(PATIENCE)
     control = client.row("control_plane", JOIN)
     client.write(("INSERT", control))
-    join = bytes([2, JOIN, 0, 0, 0, 1, 0, 0]) + bytes(12) + bytes(32)
+    join = bytes([3, JOIN, 0, 0, 0, 1, 0, 0]) + bytes(12) + bytes(32)
     worker.sendto(join, (host, int(port)))
     frame = client.message().packet.payload
     assert frame[42:] == join and frame[34:36] == worker.getsockname()[1].to_bytes(2, "big")

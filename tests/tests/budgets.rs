@@ -17,13 +17,13 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("model server", "dataplane/model-server", 5_451),
     ("p4", "p4", 4_545),
     ("controller", "controller", 8_974),
-    ("python", "python/src python/thc", 13_160),
+    ("python", "python/src python/thc", 13_164),
     ("testbed", "testbed", 12_637),
     ("packaging", "packaging", 1_464),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 68_350;
+const TESTS: usize = 68_357;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
 const WORDS: usize = 69_622;

@@ -125,7 +125,11 @@ fn wrong_arguments_are_one_clear_error_and_status_2() {
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "thc {arguments}: {errors}");
         // clap's errors end with the usage.
-        let is_error = if errors.starts_with("error: ") { errors.contains("--help") } else { errors.lines().count() == 1 };
+        let is_error = if errors.starts_with("error: ") {
+            errors.contains("--help")
+        } else {
+            errors.lines().count() == 1
+        };
         assert!(is_error && errors.contains(expected), "thc {arguments}: {errors}");
         assert!(output.stdout.is_empty());
     }

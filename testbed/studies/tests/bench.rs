@@ -101,7 +101,8 @@ fn wrong_arguments_are_an_error_and_exit_status_2() {
     ] {
         let output = bench(args);
         let said = String::from_utf8_lossy(&output.stderr);
-        let errors = said.lines().filter(|line| line.starts_with("error: ") || line.starts_with("thc: ")).count();
+        let errors =
+            said.lines().filter(|line| line.starts_with("error: ") || line.starts_with("thc: ")).count();
         assert_eq!((output.status.code(), errors), (Some(2), 1), "{args:?}: {said}");
         assert!(said.contains(says), "{args:?}: {said}");
     }

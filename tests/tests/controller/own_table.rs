@@ -57,10 +57,7 @@ pub fn own_table(site: &mut Site) {
     assert_eq!(site.rows_of(0, "lookup"), 1);
     site.delete("own").unwrap();
     for (table, says) in [
-        (
-            "table = [0, 1, 1, 2]",
-            "job own: table is [0, 1, 1, 2]: values must increase, and 1 follows 1",
-        ),
+        ("table = [0, 1, 1, 2]", "job own: table is [0, 1, 1, 2]: values must increase, and 1 follows 1"),
         ("method = \"thc-paper\"\nbits = 3", "bits is 3: method = thc-paper fixes bits = 4"),
     ] {
         let refused = site.create(&section("own", &keys(table))).unwrap_err();

@@ -11,7 +11,7 @@ use std::path::Path;
 use pcap::Packet;
 use thc_protocol::wire::{
     Ask, FLAG_MARK, FLAG_NUDGE, FLAG_ROOT, Form, HEADER_LEN, Header, Join, Kind, Leave, Mismatch, Norm,
-    Nudge, Pending, Refused, Straggler, Welcome,
+    Nudge, Pending, Refused, Straggler, VERSION, Welcome,
 };
 use thc_protocol::{Lane, Policy};
 use thc_tests::wiretap::Wiretap;
@@ -384,7 +384,7 @@ fn broken_packets_are_marked() {
     let mut frames = Vec::new();
     let packet = |kind: u8, payload: usize| {
         let mut packet = vec![0; HEADER_LEN + payload];
-        packet[..4].copy_from_slice(&[2, kind, 0, 2]);
+        packet[..4].copy_from_slice(&[VERSION, kind, 0, 2]);
         packet
     };
     let known = "10.0.0.1:9000".parse().unwrap();

@@ -95,7 +95,11 @@ fn a_job_from_creation_to_deletion() {
     assert_eq!(controller.ask_done(&["job", "delete", "train"]), "job train deleted\n");
     says(&controller.ask(&["job", "delete", "train"]), 1, &["no job \"train\""]);
     let several = ["a", "b"].map(|name| controller.ask_done(&["job", "create", name, "--workers", "1"]));
-    assert_eq!(controller.ask_done(&["job", "delete", "a", "b"]), "job a deleted\njob b deleted\n", "{several:?}");
+    assert_eq!(
+        controller.ask_done(&["job", "delete", "a", "b"]),
+        "job a deleted\njob b deleted\n",
+        "{several:?}"
+    );
     assert_eq!(aggregator::count_rows(&server, "lookup"), 0);
 }
 
