@@ -180,7 +180,7 @@ fn streams(len: usize, turns: usize, figures: &mut Vec<Figure>) {
             let _ = other.push(&gradient, Push::bits(bits)).unwrap();
         }));
         figures.push(compare(&format!("push and pull {bits} bits over loopback"), &first, turns, || {
-            other.push_pull(&gradient, Push::bits(bits), &mut theirs, Pull::default()).unwrap();
+            let _ = other.push_pull(&gradient, Push::bits(bits), &mut theirs, Pull::default()).unwrap();
         }));
     }
     server.shutdown().unwrap();

@@ -45,7 +45,7 @@ fn adam_at_the_server_is_adam() {
     worker.pull(&mut pulled, Pull::default()).unwrap();
     for t in 0..25 {
         let gradient: Vec<f32> = pulled.iter().zip(&target).map(|(x, y)| x - y).collect();
-        worker.push_pull(&gradient, Push::bits(32), &mut pulled, Pull::default()).unwrap();
+        let _ = worker.push_pull(&gradient, Push::bits(32), &mut pulled, Pull::default()).unwrap();
         for i in 0..40 {
             m[i] = 0.9 * m[i] + 0.1 * gradient[i];
             s[i] = 0.99 * s[i] + 0.01 * gradient[i] * gradient[i];
