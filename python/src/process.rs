@@ -1,4 +1,4 @@
-//! What belongs to the process that made it, and the cores that it may use.
+//! Objects that belong to the process that made them, and the cores that the process may use.
 
 use pyo3::prelude::*;
 

@@ -42,10 +42,10 @@ def fake_times(hook: thc.torch.Hook, times: Any) -> None:
     """Lets the hook believe that a call took ``times(length, raw)`` seconds, on all ranks alike or not."""
     adaptive = hook.adaptive
     assert adaptive is not None
-    told = adaptive.took
+    record = adaptive.took
 
     def took(step: int, size: int, raw: bool, seconds: float, processing: float) -> None:
-        told(step, size, raw, times(size, raw), 0.0)
+        record(step, size, raw, times(size, raw), 0.0)
 
     adaptive.took = took  # type: ignore[method-assign]
 

@@ -61,7 +61,7 @@ class ShardedParameter:
             grad.add_(self._remove_padding(flat, grad))
 
     def adds_later(self) -> bool:
-        """Whether its gradient is left where FSDP puts it. Raises :exc:`thc.ConfigError` if a hook takes it before the backward pass is over."""
+        """Returns whether the gradient stays where FSDP puts it. Raises :exc:`thc.ConfigError` if a hook takes it before the backward pass is over."""
         if getattr(self._parameter.sharded_param, "_post_accumulate_grad_hooks", None):
             raise errors.ConfigError(f"a hook takes the gradient of {self.name} as soon as it is accumulated, and the mean comes later: leave the hook out")
         return not self._parameter.offload_to_cpu
@@ -103,7 +103,7 @@ class Shard:
         return [part for part in self.parts if part.trains]
 
     def match_reduced(self, length: int) -> list[ShardedParameter] | None:
-        """The parameters to which a gradient of this length belongs that FSDP has summed over the shards; nothing if that cannot be told."""
+        """The parameters to which a gradient of this length belongs that FSDP has summed over the shards; ``None`` if that is not certain."""
         trained = self.trained()
         produced = [part for part in trained if part.produced]
         for part in produced:
@@ -111,7 +111,7 @@ class Shard:
         return next((parts for parts in (trained, produced) if sum(part.size for part in parts) == length), None)
 
     def adds_later(self, dtype: torch.dtype) -> bool:
-        """Whether a mean may be added to gradients of this type when FSDP has done with them: it neither divides them after its hook nor copies them."""
+        """Returns whether a mean may be added to gradients of this type after FSDP: it neither divides them after its hook nor copies them."""
         divides = any(getattr(group, "force_sum_reduction_for_comms", False) for group in self._groups)
         return all([part.adds_later() for part in self.parts]) and dtype in (torch.float32, torch.bfloat16) and not divides
 

@@ -43,9 +43,9 @@ pub(super) enum Work<'d> {
 /// A group that is compressed.
 pub(super) struct Compress<'d> {
     pub fed: Option<Fed<'d>>,
-    /// Whether `work` has the group's rotated coordinates.
+    /// `true` if `work` has the group's rotated coordinates.
     pub rotated: bool,
-    /// Whether `work`, which is then as large as the group, becomes the residual, which is fed back later.
+    /// `true` if `work`, which is then as large as the group, becomes the residual, which is fed back later.
     pub holds: bool,
     pub work: Buffer,
     pub packed: Vec<u8>,

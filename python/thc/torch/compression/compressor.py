@@ -25,7 +25,7 @@ class Task:
     """The bucket where it is compressed."""
     calls: list[Any] = field(default_factory=list)
     factor: float = 1.0
-    """What the mean is multiplied by."""
+    """The factor of the mean."""
     began: float = 0.0
     landed: float = 0.0
     """When its calls began and were over."""
@@ -167,7 +167,7 @@ class HostCompressor:
 
 
 class LoneCompressor(HostCompressor):
-    """Of one rank, whose gradients are their mean."""
+    """The compressor of a lone rank, whose gradients are their own mean."""
 
     def submit(self, task: Task, step: int, wait: bool) -> None:
         task.began = time.perf_counter()

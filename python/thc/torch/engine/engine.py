@@ -34,7 +34,7 @@ class Engine:
     """Averages buckets on a group's pipeline, and through the process group when the server is lost. All ranks make it, and all its calls, alike."""
 
     def __init__(self, group: BaseGroup, options: Options, peers: Peers, by_optimizer: bool = False) -> None:
-        """``by_optimizer``: a step ends where the clock is told so, and not with its last mean."""
+        """``by_optimizer``: a step ends with ``clock.end_optimizer_step``, and not with its last mean."""
         self.group, self.options, self.peers = group, options, peers
         self.clock = Clock(group.training, by_optimizer)
         self.parts: list[Part] = []

@@ -52,13 +52,13 @@ def tables_of_job(group: BaseGroup, options: Adapt) -> list[Table]:
     job = group.job
     tables: list[Table] = []
     coarse: list[Table] = []
-    for told in group.tables:
-        complete = len(told.values) == told.granularity + 1
-        bits = None if complete else told.bits
-        if told.values != _native.lookup_table(bits, told.granularity, told.fraction, job.workers, told.lane)[0]:
-            raise ConfigError(f"adapt: {told.bits}/{told.lane} of this job is a table of one's own, whose error is not known: leave table out, or adapt")
-        error = adapt.thc_error(bits, job.workers, told.granularity, told.fraction)
-        table = Table(f"{told.bits}/{told.lane}", told.bits, told.lane, error.nmse, told.id)
+    for entry in group.tables:
+        complete = len(entry.values) == entry.granularity + 1
+        bits = None if complete else entry.bits
+        if entry.values != _native.lookup_table(bits, entry.granularity, entry.fraction, job.workers, entry.lane)[0]:
+            raise ConfigError(f"adapt: {entry.bits}/{entry.lane} of this job is a table of one's own, whose error is not known: leave table out, or adapt")
+        error = adapt.thc_error(bits, job.workers, entry.granularity, entry.fraction)
+        table = Table(f"{entry.bits}/{entry.lane}", entry.bits, entry.lane, error.nmse, entry.id)
         (coarse if tables and error.left > adapt.MOST_LEFT else tables).append(table)
     named: list[tuple[str, int | str | None]] = [("default", options.default)]
     named += [("choices", choice) for choice in options.choices or ()]

@@ -99,7 +99,7 @@ impl PartitionGroup {
         }
     }
 
-    /// Whether no task has begun to compress it.
+    /// Returns whether no task has begun to compress the group.
     pub fn is_uncompressed(&self) -> bool {
         matches!(self.out, Out::Waiting | Out::Rotating | Out::Rotated(_))
     }
