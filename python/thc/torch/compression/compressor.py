@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import time
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -26,9 +27,6 @@ class Task:
     calls: list[Any] = field(default_factory=list)
     factor: float = 1.0
     """The factor of the mean."""
-    began: float = 0.0
-    landed: float = 0.0
-    """When its calls began and were over."""
 
 
 class Compressor(Protocol):
@@ -82,7 +80,6 @@ class HostCompressor:
     def submit(self, task: Task, step: int, wait: bool) -> None:
         bucket, layout = task.bucket, task.bucket.layout
         task.data = self._fetch(bucket)
-        task.began = time.perf_counter()
         if step < self._options.warmup or not layout.compresses:
             self._call(task, wait, mode="raw")
         elif bucket.way is None:
@@ -170,7 +167,7 @@ class LoneCompressor(HostCompressor):
     """The compressor of a lone rank, whose gradients are their own mean."""
 
     def submit(self, task: Task, step: int, wait: bool) -> None:
-        task.began = time.perf_counter()
+        pass
 
     def finish(self, task: Task) -> bool:
         if task.bucket.ready is not None:

@@ -45,12 +45,12 @@ class Hook(Adapter):
         self._model: Any = (lambda: None) if model is None else weakref.ref(model)
         super().__init__(Engine(group, options, peers))
         self.adaptive: Adaptive | None = None
-        """With ``adapt``: its threshold, the times of this rank's warm-up, the seconds that it took."""
+        """With ``adapt``: its threshold, and the times of this rank's warm-up."""
         module: Any = getattr(model, "module", model)
         if options.adapt is not None:
             sizes = {name: p.numel() for name, p in named_parameters(module).items() if p.requires_grad}
             raw = [name for name, size in sizes.items() if not self._buckets.compresses(name, size)]
-            self.adaptive = Adaptive.create(options.adapt, group, peers, sizes, raw, options.warmup)
+            self.adaptive = Adaptive(options.adapt, group, peers.rank, sizes, raw, options.warmup)
             self.engine.parts.append(self.adaptive)
 
     @property

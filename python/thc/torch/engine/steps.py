@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from thc.torch.engine.bucket import Bucket, is_finite
 from thc.torch.engine.clock import Clock
 from thc.torch.engine.fallback import Fallback
 from thc.torch.options import IN_FLIGHT, Options
-from thc.torch.parts.part import Part, Span
+from thc.torch.parts.part import Part
 from thc.torch.ranks.gathering import exchange_halves, tells
 
 
@@ -112,23 +111,20 @@ class Steps:
         if not is_finite(bucket.buffer):
             self._nonfinite = True
 
-    def end(self, bucket: Bucket, error: BaseException | None, finite: bool, span: Span | None) -> None:
-        """A bucket has been on its way, in that time if it went anywhere."""
+    def end(self, bucket: Bucket, error: BaseException | None, finite: bool) -> None:
+        """A bucket has been on its way, or went nowhere."""
         self._fallback.note_progress()
         if error is not None and isinstance(error, LOST):
             # It will not come to the process group either.
             self._fallback.departures.check()
-        forgoes = [part.end(bucket, span, error) for part in self.parts]
-        if error is not None and not any(forgoes):
+        if not finite:
+            self._nonfinite = True
+        is_forgone = not self.agreement.fallback_active and any([part.end(bucket, error, self._nonfinite) for part in self.parts])
+        if error is not None and not is_forgone:
             if not isinstance(error, LOST) or not self._fallback.is_enabled:
                 raise error
             self._fallback.lose(error)
-        if not finite:
-            self._nonfinite = True
         bucket.has_ended = True
-        if bucket.is_last and not self.agreement.fallback_active:
-            for part in self.parts:
-                part.end_calls(self._nonfinite)
         self._release(bucket)
         if bucket.is_last:
             self._gather_shares()
@@ -302,9 +298,7 @@ class BucketTask(Task):
                 torch.cuda.set_device(bucket.buffer.device)
             route = steps.begin(bucket)
             if route is Route.PEERS or (route is Route.THC and bucket.foreign):
-                self.began = time.perf_counter()
                 steps.average_by_peers(bucket)
-                self.landed = time.perf_counter()
                 return False
             # Parameters of no coordinates have a bucket of their own where their type is another one.
             if bucket.foreign or bucket.buffer.numel() == 0:
@@ -332,7 +326,6 @@ class BucketTask(Task):
             self.finite = self.steps.compressor.finish(self)
         except BaseException as error:
             self.error = error
-        self.landed = time.perf_counter()
 
     def end(self) -> None:
         self.data = None
@@ -342,7 +335,7 @@ class BucketTask(Task):
             bucket.release(bucket.doomed)
             return
         try:
-            self.steps.end(bucket, self.error, self.finite, (self.began, self.landed) if self.landed else None)
+            self.steps.end(bucket, self.error, self.finite)
         except BaseException as error:
             self.steps.fail(bucket, error)
 

@@ -81,7 +81,6 @@ class RailCompressor:
         share = self._scatter(task)
         if share.bucket.layout.length:
             self._inner().submit(share, step, wait=False)
-        task.began = share.began
 
     def stand_in(self, task: Task, error: errors.ThcError) -> bool:
         self._scatter(task).calls = [Over(error)]
