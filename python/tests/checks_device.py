@@ -9,12 +9,10 @@ import rig
 import thc
 import thc.torch
 import torch
-from checks_hook import StandIn
 from rig import RANK, SIZE, Weights, backward, ddp, error_of, everywhere, gradients, same_everywhere, wrap_model
 from test_device import CUDA, KERNELS  # it has Triton interpreted where there is no GPU
 from thc.torch import CollectiveGroup
 from thc.torch.device.lanes import LanesCodec
-from thc.torch.ranks.gathering import Gather
 
 SIZES = (9_000, 300, 12_000, 7_000)
 SMALL = {"bucket_cap_mb": 0.03}
@@ -62,19 +60,6 @@ def check_hook_is_the_same_bit_for_bit() -> None:
 def check_halves() -> None:
     for where in WAYS:
         same_steps(where, STEPS[where] - 1, torch.float16)
-
-
-def check_bfloat16() -> None:
-    means = []
-    for device in ("cpu", "torch"):
-        group = thc.Group.local(RANK, SIZE, store=Gather(None), join=thc.Join(server={"seed": 77}, join_timeout=20))
-        rig._made.append(group)
-        model = Weights(SIZES, dtype=torch.bfloat16)
-        hook = rig.connected(group, model, device=device, feedback=True)
-        grads = gradients(2, sizes=SIZES, dtype=torch.bfloat16)
-        means.append(hook.start(StandIn(list(model.parameters()), grads)).wait())
-    assert means[0].dtype == torch.bfloat16 and same_everywhere(means)
-    assert torch.equal(means[0].view(torch.int16), means[1].view(torch.int16))
 
 
 def check_options() -> None:

@@ -107,62 +107,6 @@ def check_sums_that_overflow_are_finite_numbers() -> None:
         assert not is_finite(torch.tensor([1.0, wrong], dtype=torch.float16)) and not is_finite(torch.tensor([1.0, wrong]))
 
 
-class _Half(torch.nn.Module):
-    """Of four layers, uses those that it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.layers = torch.nn.ModuleList([torch.nn.Linear(400, 400, bias=False) for _ in range(4)])
-
-    def forward(self, x: torch.Tensor, used: tuple[int, ...]) -> torch.Tensor:
-        for at in used:
-            x = self.layers[at](x)
-        return x
-
-
-def check_buckets_that_ddp_leaves_out() -> None:
-    options = {"find_unused_parameters": True, "skip_all_reduce_unused_params": True, "bucket_cap_mb": 0.1}
-    for kept in ({}, {"over": "process-group"}, {"fallback": False}):
-        try:
-            model, hook = wrap_model(_Half(), options, **kept)
-        except TypeError:
-            return "not run: this torch has no skip_all_reduce_unused_params"  # type: ignore[return-value]
-        torch.manual_seed(RANK)
-        for step, used in enumerate([(2, 3), (2, 3), (0, 2), (1,), (2, 3), (2, 3)]):
-            if step == 4 and not kept:
-                loses(hook.group, 2)
-            x = torch.randn(8, 400)
-            alone = model.module(x, used).square().sum() / 400
-            exact = [g.clone() for g in torch.autograd.grad(alone, [model.module.layers[at].weight for at in used])]
-            for g in exact:
-                dist.all_reduce(g)
-                g /= SIZE
-            model.zero_grad()
-            (model(x, used).square().sum() / 400).backward()
-            for at, g in zip(used, exact):
-                error = error_of([model.module.layers[at].weight.grad.reshape(-1)], [g.reshape(-1)])
-                assert error < COMPRESSED[1], (step, at, error)
-            assert all((layer.weight.grad is None) == (at not in used) for at, layer in enumerate(model.module.layers))
-            assert hook.steps == step + 1
-        assert hook.fallback_active == (not kept)
-
-
-def check_what_goes_wrong_where_ddp_leaves_buckets_out() -> None:
-    options = {"find_unused_parameters": True, "skip_all_reduce_unused_params": True, "bucket_cap_mb": 0.1}
-    try:
-        model, hook = wrap_model(_Half(), options, fallback=False)
-    except TypeError:
-        return "not run: this torch has no skip_all_reduce_unused_params"  # type: ignore[return-value]
-    loses(hook.group, 1)
-    for _ in range(2):
-        try:
-            model(torch.randn(8, 400), (2, 3)).sum().backward()
-            raise AssertionError("an error was due")
-        except thc.SilentError:
-            pass
-
-
 def check_comparing_replicas_in_join() -> None:
     model, hook = wrap_model(torch.nn.Linear(30, 30), check_replicas=2)
     with model.join():

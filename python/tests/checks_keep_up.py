@@ -95,13 +95,6 @@ class Late:
             time.sleep(0.005)
 
 
-def check_nobody_is_late() -> None:
-    parts = make()
-    own = train(parts, 40)
-    # A busy machine may have made somebody late; then it has come back.
-    assert own + parts[3].skipped == 40
-
-
 def check_one_is_late_once_and_comes_back() -> None:
     for rank in (SIZE - 1, 0):
         # When a busy machine has made another rank late, too, all may meet while this one sleeps, and so wait for it.
@@ -159,13 +152,6 @@ def check_one_is_always_late() -> None:
     assert own + keep.skipped == 80
     # Nobody waits for it: it has made only some of the steps, and returned less and less often.
     assert RANK != SIZE - 1 or (0 < own < 80 and keep.skipped > 0), (own, keep.skipped)
-
-
-def check_packets_are_lost() -> None:
-    parts = make(inject="loss=0.03", inject_seed=RANK)
-    own = train(parts, 40, Late(1, lambda step: 15 if step == 10 else 0, 40))
-    assert own + parts[3].skipped == 40
-    assert any(everywhere(thc.torch.hook_of(parts[0]).group.stats().retransmissions > 0))
 
 
 def check_gradients_that_are_not_finite() -> None:

@@ -11,7 +11,6 @@ import rig
 import thc
 import thc.torch
 import torch
-from checks_hook import Sparse
 from patience import HANG
 from rig import (
     RANK,
@@ -19,7 +18,6 @@ from rig import (
     Messages,
     Weights,
     backward,
-    ddp,
     error_of,
     everywhere,
     exact_mean,
@@ -54,17 +52,6 @@ def check_best_effort_with_loss_and_synchronization() -> None:
     lost = everywhere(hook.group.stats().lost > 0)
     assert any(lost), "nothing was lost"
     assert copied == [False, False, True, False, False, True]
-
-
-def check_the_published_method_where_packets_may_be_lost() -> None:
-    model, hook = wrap_model(
-        Weights(), server={"policy": "best-effort", "deadline": "1s"}, method="thc-paper", feedback=None
-    )
-    assert hook.options.feedback and hook.group.method == "thc-paper"
-    for step in range(2):
-        # Independent roundings, the paper's table, and in the second step the feedback of the first.
-        assert error_of(backward(model, gradients(step)), exact_mean(step)) < 0.2
-    assert hook.steps == 2 and not hook.fallback_active
 
 
 def check_synchronization_without_loss_copies_nothing() -> None:
@@ -387,27 +374,6 @@ def check_a_checkpoint_that_one_rank_alone_loads_is_told_and_the_fallback_stays(
         server.kill()
 
 
-def check_the_server_is_lost_with_sparse_gradients() -> None:
-    exact = torch.zeros(50, 8)
-    exact[:SIZE] = torch.arange(1.0, 1 + SIZE)[:, None] / SIZE
-    for first in (1, 2):
-        address, server = server_of_all()
-        group = join(address, timeout=1.5)
-        model, hook = wrap_model(Sparse(), group=group)
-        for step in range(3):
-            if step == 1 and RANK == SIZE - 1:
-                loses(group, first)
-            model.zero_grad(set_to_none=True)
-            model(torch.tensor([RANK]), gradients(step, sizes=(20_000,))).backward()
-            rows, weights = model.module.rows.weight.grad, model.module.weights.weights[0].grad
-            assert torch.allclose(rows.to_dense(), exact), (first, step)
-            assert same_everywhere([weights]) and error_of([weights], exact_mean(step, (20_000,))) < 0.1, (first, step)
-        assert all(everywhere(hook.fallback_active))
-        group.close()
-        if server is not None:
-            server.kill()
-
-
 def check_after_a_loss_collectives_are_begun_where_ddp_begins_its_own() -> None:
     """Two communicators of NCCL may wait for each other unless all ranks use them in one order, as SyncBatchNorm's and the fall-back's."""
     address, server = server_of_all()
@@ -493,8 +459,3 @@ def check_a_restarted_server_is_no_loss() -> None:
     group.close()
     if server is not None:
         server.kill()
-
-
-def check_torch_without_thc_still_works_after_all_that() -> None:
-    model = ddp(Weights((1_000,)))
-    assert error_of(backward(model, gradients(0, sizes=(1_000,))), exact_mean(0, (1_000,))) < 1e-12

@@ -153,23 +153,6 @@ def check_checkpoint() -> None:
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters()))
 
 
-def check_error_feedback_of_each_part_is_kept_apart() -> None:
-    """Parts of equal length, of which each has lost something of its own."""
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(64, 64, bias=False), torch.nn.Linear(64, 64, bias=False))
-    optimizer = torch.optim.SGD(model.parameters(), 0.05)
-    loop = loop_of(model, optimizer, every=4, parts=2, delay=0)
-    for step in range(12):
-        optimizer.zero_grad()
-        model(torch.randn(8, 64, generator=torch.Generator().manual_seed(10 * step + RANK))).square().mean().backward()
-        optimizer.step()
-        loop.step()
-    kept = loop.state_dict()["feedback"]
-    assert len(kept) == 2 and {residual.numel() for residual in kept.values()} == {64 * 64}, kept.keys()
-    first, second = kept.values()
-    assert first.any() and second.any() and not torch.equal(first, second)
-
-
 def check_parameters_are_frozen_and_unfrozen() -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))
@@ -199,22 +182,6 @@ def check_parameters_are_frozen_and_unfrozen() -> None:
     steps(10)
     loop.agree()
     assert not torch.equal(model[0].weight, first) and same_everywhere(list(model.parameters()))
-
-
-def check_a_scaler_that_leaves_out_a_step_of_one_rank() -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    loop = loop_of(model, optimizer, every=4, delay=0)
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1000)
-    for step in range(8):
-        optimizer.zero_grad()
-        value = loss_of(model, step)
-        scaler.scale(value * float("inf") if step == 1 and RANK == 0 else value).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        loop.step()
-    assert loop.steps == 8 and loop.rounds == 2 and not loop.skipped
-    assert same_everywhere(list(model.parameters()))
 
 
 def check_mistakes_are_told() -> None:

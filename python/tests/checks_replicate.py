@@ -13,7 +13,6 @@ import torch
 import torch.distributed as dist
 from rig import RANK, SIZE, error_of, is_compressed
 
-OLD = "not run: this torch has no FSDP2 with hooks of one's own (2.7 or newer has)"
 
 
 def fsdp() -> Any:
@@ -23,6 +22,9 @@ def fsdp() -> Any:
     except ImportError:
         return None
     return fully_shard if hasattr(FSDPModule, "set_all_reduce_hook") else None
+
+
+NOT_RUN = "" if fsdp() else "not run: this torch has no FSDP2 with hooks of one's own (2.7 or newer has)"
 
 
 def network(dtype: torch.dtype = torch.float32) -> torch.nn.Sequential:
@@ -61,9 +63,7 @@ def sharded_model(**compression: Any) -> tuple[torch.nn.Module, Any]:
     return model, made
 
 
-def check_the_mean_over_replicas_and_shards() -> str | None:
-    if fsdp() is None:
-        return OLD
+def check_the_mean_over_replicas_and_shards() -> None:
     model, made = sharded_model()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     model(inputs(RANK)).square().mean().backward()
@@ -75,25 +75,10 @@ def check_the_mean_over_replicas_and_shards() -> str | None:
     every: list[Any] = [None] * SIZE
     dist.all_gather_object(every, [p.full_tensor().sum().item() for p in model.parameters()])
     assert all(each == every[0] for each in every)
-    return None
 
 
-def check_the_published_method() -> str | None:
-    if fsdp() is None:
-        return OLD
-    model, made = sharded_model(method="thc-paper")
-    assert made.group.method == "thc-paper"
-    model(inputs(RANK)).square().mean().backward()
-    whole = [p.grad.full_tensor() for p in model.parameters()]
-    assert is_compressed(error_of([g.reshape(-1) for g in whole], [g.reshape(-1) for g in exact()]))
-    assert all(kept.any() for kept in made.state_dict()["feedback"].values())
-    return None
-
-
-def check_replicas_need_no_server() -> str | None:
+def check_replicas_need_no_server() -> None:
     """The process group of the replicas adds up sums in lanes, of each pair of them its own."""
-    if fsdp() is None:
-        return OLD
     model, both = network(), mesh()
     for layer in (model[0], model[2]):
         fsdp()(layer, mesh=both["shard"])
@@ -115,12 +100,9 @@ def check_replicas_need_no_server() -> str | None:
         mine[0] = float("nan")
     model(mine).square().mean().backward()
     assert made.skipped and all(bool(torch.isnan(p.grad.full_tensor()).any()) for p in model.parameters())
-    return None
 
 
-def check_not_finite_on_one_replica() -> str | None:
-    if fsdp() is None:
-        return OLD
+def check_not_finite_on_one_replica() -> None:
     model, made = sharded_model()
     mine = inputs(RANK)
     if RANK == 0:
@@ -134,12 +116,9 @@ def check_not_finite_on_one_replica() -> str | None:
     assert not made.skipped
     whole = [p.grad.full_tensor().reshape(-1) for p in model.parameters()]
     assert is_compressed(error_of(whole, [g.reshape(-1) for g in exact()]))
-    return None
 
 
-def check_mistakes_are_told() -> str | None:
-    if fsdp() is None:
-        return OLD
+def check_mistakes_are_told() -> None:
     both = mesh()
     for wrong, says in ((network(), "thc.torch.wrap"), (fsdp()(network(), mesh=both), 'mesh["shard"]')):
         try:
@@ -154,7 +133,6 @@ def check_mistakes_are_told() -> str | None:
         assert "thc.torch.replicate" in str(error), error
     else:
         raise AssertionError("wrap took a sharded model")
-    return None
 
 
 class Choosing(torch.nn.Module):
@@ -198,10 +176,8 @@ def is_close(found: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> 
     return is_compressed(error_of([g.reshape(-1) for g in found.values()], [exact[name].reshape(-1) for name in found]))
 
 
-def check_parameters_without_gradients() -> str | None:
+def check_parameters_without_gradients() -> None:
     """Layers of equal size take turns: what compression has lost of one's gradient is never added to that of another."""
-    if fsdp() is None:
-        return OLD
     model, made = choosing_model()
     mine = inputs(RANK)[:, :95]
     lost: dict[str, float] = {}
@@ -226,13 +202,10 @@ def check_parameters_without_gradients() -> str | None:
     exact = torch.cat([g.reshape(-1) for g in exact_of([1]).values()])
     once, often = error_of([found], [exact]), error_of([summed / steps], [exact])
     assert often < once / 10, (once, often)
-    return None
 
 
-def check_a_checkpoint_has_error_feedback() -> str | None:
+def check_a_checkpoint_has_error_feedback() -> None:
     """What a mean lacks is kept: of this step, and of those before if it was loaded."""
-    if fsdp() is None:
-        return OLD
     both, mine = mesh(), inputs(RANK)[:, :95]
 
     def over_replicas(flat: torch.Tensor) -> torch.Tensor:
@@ -258,13 +231,10 @@ def check_a_checkpoint_has_error_feedback() -> str | None:
             before, after = (over_replicas(feedback[name])[: len(found)] for feedback in (saved["feedback"], kept))
             gap = float((found + after - before - wanted).norm() / wanted.norm())
             assert gap < 1e-3 if loaded else gap > 0.02, (name, loaded, gap)
-    return None
 
 
-def check_gradients_are_accumulated() -> str | None:
+def check_gradients_are_accumulated() -> None:
     """Each backward pass adds its mean, whatever parameters it uses; FSDP may add gradients up before."""
-    if fsdp() is None:
-        return OLD
     model, made = choosing_model()
     mine = inputs(RANK)[:, :95]
     for last in ([0, 1, 2], [0], [1, 2]):
@@ -284,13 +254,10 @@ def check_gradients_are_accumulated() -> str | None:
         every: list[Any] = [None] * SIZE
         dist.all_gather_object(every, {name: g.double().sum().item() for name, g in full_tensors(model).items()})
         assert all(each == every[0] for each in every), last
-    return None
 
 
-def check_tensor_parallelism() -> str | None:
+def check_tensor_parallelism() -> None:
     """A mesh of three dimensions: two replicas of a module that two ranks compute together."""
-    if fsdp() is None:
-        return OLD
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -313,12 +280,9 @@ def check_tensor_parallelism() -> str | None:
         means.append([p.grad.double() for p in plain.parameters()])
     exact = [torch.stack(column).mean(0).reshape(-1) for column in zip(*means)]
     assert is_compressed(error_of([g.reshape(-1) for g in found], exact))
-    return None
 
 
-def check_replicas_begin_alike() -> str | None:
-    if fsdp() is None:
-        return OLD
+def check_replicas_begin_alike() -> None:
     both = mesh()
     model = network()
     model.register_buffer("seen", torch.full((3,), float(RANK)))
@@ -341,13 +305,10 @@ def check_replicas_begin_alike() -> str | None:
         assert "to_empty" in str(error), error
     else:
         raise AssertionError("parameters that are nowhere were taken")
-    return None
 
 
-def check_the_backward_pass_goes_on_meanwhile() -> str | None:
+def check_the_backward_pass_goes_on_meanwhile() -> None:
     """No call begins before the backward pass has come to the inputs, and it comes there without."""
-    if fsdp() is None:
-        return OLD
     model, made = sharded_model()
     came, began = threading.Event(), []
     allreduce = made.group.allreduce
@@ -364,13 +325,10 @@ def check_the_backward_pass_goes_on_meanwhile() -> str | None:
     assert began and all(began)
     whole = [p.grad.full_tensor().reshape(-1) for p in model.parameters()]
     assert is_compressed(error_of(whole, [g.reshape(-1) for g in exact()]))
-    return None
 
 
-def check_a_lost_server() -> str | None:
+def check_a_lost_server() -> None:
     """Gradients go through the process group, exactly, until the replicas resume."""
-    if fsdp() is None:
-        return OLD
     model, made = sharded_model()
 
     def error() -> float:
@@ -385,13 +343,10 @@ def check_a_lost_server() -> str | None:
     undo()
     assert made.resume() and not made.fallback_active
     assert 1e-7 < error() < 0.2
-    return None
 
 
-def check_gradients_that_are_taken_at_once() -> str | None:
+def check_gradients_that_are_taken_at_once() -> None:
     """By a hook on accumulated gradients, as optimizers in the backward pass have it: the mean is there when it is called."""
-    if fsdp() is None:
-        return OLD
     model, made = sharded_model()
     for p in model.parameters():
         p.register_post_accumulate_grad_hook(lambda p: None)
@@ -400,13 +355,10 @@ def check_gradients_that_are_taken_at_once() -> str | None:
         raise AssertionError("an error was due")
     except thc.ConfigError as error:
         assert "as soon as it is accumulated" in str(error), error
-    return None
 
 
-def check_gradients_that_fsdp_divides_after_its_hook() -> str | None:
+def check_gradients_that_fsdp_divides_after_its_hook() -> None:
     """They travel when the backward pass is over: FSDP would divide a mean that is added before."""
-    if fsdp() is None:
-        return OLD
     model, made = sharded_model()
     shards = made._shards
     for shard in shards:
@@ -414,13 +366,10 @@ def check_gradients_that_fsdp_divides_after_its_hook() -> str | None:
     model(inputs(RANK)).square().mean().backward()
     found = [p.grad.full_tensor().reshape(-1) for p in model.parameters()]
     assert is_compressed(error_of(found, [g.reshape(-1) for g in exact()])) and made.group.stats().calls == 4
-    return None
 
 
-def check_a_backward_pass_that_breaks_off() -> str | None:
+def check_a_backward_pass_that_breaks_off() -> None:
     """The next one is as if it had not been."""
-    if fsdp() is None:
-        return OLD
     model, made = sharded_model()
     mine = inputs(RANK).requires_grad_()
 
@@ -441,13 +390,10 @@ def check_a_backward_pass_that_breaks_off() -> str | None:
     again(inputs(RANK)).square().mean().backward()
     whole = [p.grad.full_tensor().reshape(-1) for p in again.parameters()]
     assert is_compressed(error_of(whole, [g.reshape(-1) for g in exact()])) and not second.skipped
-    return None
 
 
-def check_the_loss_is_that_of_native_hsdp() -> str | None:
+def check_the_loss_is_that_of_native_hsdp() -> None:
     """With AdamW, in f32 and with gradients reduced in bf16."""
-    if fsdp() is None:
-        return OLD
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
     generator = torch.Generator().manual_seed(9)
@@ -475,13 +421,10 @@ def check_the_loss_is_that_of_native_hsdp() -> str | None:
             dist.all_reduce(mean)
             ends.append(mean.item() / SIZE)
         assert abs(ends[1] / ends[0] - 1) < 0.02, (policy, ends)
-    return None
 
 
-def check_the_server_of_the_environment() -> str | None:
+def check_the_server_of_the_environment() -> None:
     """Each shard has the next job of the server that THC_PS names, and a second model of the same shards the same ones."""
-    if fsdp() is None:
-        return OLD
     address, server = rig.server_of_all(*[{"workers": SIZE // 2}] * 2)
     os.environ.update({"THC_PS": address, "THC_COOKIE": str(rig.COOKIE)})
     try:
@@ -503,4 +446,3 @@ def check_the_server_of_the_environment() -> str | None:
     dist.barrier()
     if server is not None:
         server.kill()
-    return None

@@ -56,22 +56,6 @@ class Steps:
 
     # The way of a bucket.
 
-    def room(self, bucket: Bucket) -> int:
-        """How many buckets may be under way when this one begins, itself among them."""
-        agreement = self.agreement
-        alone = (
-            # Ranks agree on a plan, and what an aborted backward pass has left is cleared away.
-            bucket.index == 0
-            or self.compressor is None
-            # Collectives of the process group: by then all ranks must know whether they have lost the server.
-            or agreement.fallback_active
-            or agreement.lost
-            or bucket.foreign
-            or any(part.is_timed for part in self.parts)
-            or self.compressor.must_be_alone(bucket)
-        )
-        return 1 if alone else IN_FLIGHT
-
     def begin(self, bucket: Bucket) -> Route:
         """A bucket begins. Returns where it goes."""
         self._fallback.note_progress()
@@ -288,7 +272,19 @@ class BucketTask(Task):
     error: BaseException | None = None
 
     def room(self) -> int:
-        return self.steps.room(self.bucket)
+        steps, bucket = self.steps, self.bucket
+        alone = (
+            # Ranks agree on a plan, and what an aborted backward pass has left is cleared away.
+            bucket.index == 0
+            or steps.compressor is None
+            # Collectives of the process group: by then all ranks must know whether they have lost the server.
+            or steps.agreement.fallback_active
+            or steps.agreement.lost
+            or bucket.foreign
+            or any(part.is_timed for part in steps.parts)
+            or steps.compressor.must_be_alone(bucket)
+        )
+        return 1 if alone else IN_FLIGHT
 
     def begin(self) -> bool:
         bucket, steps = self.bucket, self.steps
