@@ -11,8 +11,6 @@ import thc.torch
 import torch
 from rig import RANK, SIZE, Weights, backward, ddp, error_of, everywhere, gradients, same_everywhere, wrap_model
 from test_device import CUDA, KERNELS  # it has Triton interpreted where there is no GPU
-from thc.torch import CollectiveGroup
-from thc.torch.device.lanes import LanesCodec
 
 SIZES = (9_000, 300, 12_000, 7_000)
 SMALL = {"bucket_cap_mb": 0.03}
@@ -140,58 +138,15 @@ def check_what_cannot_be_is_refused_or_stays_on_the_host() -> None:
         raise AssertionError("error feedback of lost packets was promised")
 
 
-def check_lanes_are_the_same_bit_for_bit() -> None:
-    """Sums of a process group: compressed, RAW, by a plan, with error feedback, zeros on all ranks, a NaN on one."""
-    tables = ({"lane": 8}, {"lane": 6}, {"lane": 16}, {"bits": 4, "lane": 7}, {"lane": 5, "block": 14})
-    for where in WAYS:
-        lengths = (1, 1000, 70_000) if where == "torch" else (21_000,)
-        for options in tables if where == "torch" else (tables[1], tables[0], tables[4]):
-            groups = [CollectiveGroup(compression=thc.torch.Compression(seed=5, **{"block": 13, **options})) for _ in range(2)]
-            codec = LanesCodec(groups[1], torch.device("cpu"), KERNELS[where])
-            for length in lengths:
-                x = torch.randn(length, generator=torch.Generator().manual_seed(10 * length + RANK))
-                x[length // 3 : length // 2 + 8192] = 0.0
-                key, table = length, groups[0].tables[0].id
-                cases: list[dict[str, Any]] = [{}, {"mode": "raw"}, {"feedback": key}, {"feedback": key}]
-                if length > 4096:
-                    cases.append({"plan": [(4096, table), (5000, "raw"), (length - 9096, table)], "feedback": key})
-                for case in cases:
-                    want, got = x.clone(), x.clone()
-                    groups[0].allreduce(want.numpy(), **case)
-                    codec.allreduce(got, **case)
-                    assert torch.equal(want, got), (where, options, length, case, float((want - got).abs().max()))
-                assert codec.save_feedback() == groups[0].save_feedback()
-                codec.reset_feedback(key)
-                groups[0].reset_feedback(key)
-            bad = torch.ones(3000)
-            bad[7] = float("nan") if RANK == SIZE - 1 else 1.0
-            try:
-                codec.allreduce(bad.clone(), feedback=9)
-                raise AssertionError("a NaN was taken")
-            except thc.NonFiniteError:
-                pass
-            after = torch.ones(3000)
-            codec.allreduce(after, feedback=9)
-            assert error_of([after], [torch.ones(3000)]) < 0.1 and groups[1].stats().failed == 1
-            for group in groups:
-                group.close()
-
-
-def check_the_hook_in_lanes_is_the_same_bit_for_bit() -> None:
-    for where in WAYS:
-        made = [thc.torch.wrap(ddp(Weights(SIZES), **SMALL), over="process-group", device=device, compression=thc.torch.Compression(seed=3)) for device in ("cpu", where)]
-        hooks = [thc.torch.hook_of(model) for model in made]
-        rig._made.extend(hook.group for hook in hooks)
-        for step in range(STEPS[where]):
-            want, got = (backward(model, gradients(step, sizes=SIZES)) for model in made)
-            assert same_everywhere(got) and all(torch.equal(a, b) for a, b in zip(want, got)), (where, step)
-        assert [hook.device.where for hook in hooks] == ["cpu", where]
-
-
-def check_lanes_are_on_the_host_where_one_rank_has_them_there() -> None:
-    model = thc.torch.wrap(ddp(Weights(SIZES), **SMALL), over="process-group", device="torch" if RANK == 0 else "cpu")
+def check_lanes_are_compressed_on_the_host() -> None:
+    model = thc.torch.wrap(ddp(Weights(SIZES), **SMALL), over="process-group")
     hook = thc.torch.hook_of(model)
     rig._made.append(hook.group)
-    assert same_everywhere(backward(model, gradients(0, sizes=SIZES)))
-    assert same_everywhere(backward(model, gradients(1, sizes=SIZES)))
-    assert hook.device.where == "cpu" and (RANK != 0 or "rank 1" in hook.device.why), hook.device
+    assert same_everywhere(backward(model, gradients(0, sizes=SIZES))) and hook.device.where == "cpu"
+    try:
+        model = thc.torch.wrap(ddp(Weights(SIZES), **SMALL), over="process-group", device="torch")
+        rig._made.append(thc.torch.hook_of(model).group)
+        backward(model, gradients(0, sizes=SIZES))
+        raise AssertionError("lanes on a device were promised")
+    except thc.ConfigError as error:
+        assert "adds lanes up on the host: leave device out" in str(error), error

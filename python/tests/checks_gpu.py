@@ -261,7 +261,7 @@ def places(model: Any, hook: thc.torch.Hook) -> dict[str, Callable[[], Any]]:
     codec = getattr(chosen, "_codec", None)
     if codec is not None:
         found["the codec's stream"] = lambda: stream_held_up(codec.stream)
-        for name in ("norms", "compress", "pack", "decompress"):
+        for name in ("norms", "compress", "decompress"):
             found[f"{name} on it"] = lambda name=name: slow(codec, name)  # type: ignore[misc]
     for name in ("_fetching", "_storing"):
         if (stream := getattr(chosen, name, None)) is not None:
@@ -269,21 +269,11 @@ def places(model: Any, hook: thc.torch.Hook) -> dict[str, Callable[[], Any]]:
     return found
 
 
-def by_a_server(model: torch.nn.Module, ddp_options: dict[str, Any] | None = None, **options: Any) -> Any:
-    return wrap_model(model, ddp_options, server=SERVER, **options)
-
-
-def in_lanes(model: torch.nn.Module, ddp_options: dict[str, Any] | None = None, **options: Any) -> Any:
-    made = thc.torch.wrap(rig.ddp(model, **(ddp_options or {})), **rig.sort_options(over="process-group", seed=77, **options))
-    rig._made.append(thc.torch.hook_of(made).group)
-    return made, thc.torch.hook_of(made)
-
-
-def held_up_everywhere(where: str, dtype: torch.dtype = torch.float32, make: Callable[..., Any] = by_a_server, **options: Any) -> None:
+def held_up_everywhere(where: str, dtype: torch.dtype = torch.float32, **options: Any) -> None:
     """Steps on a GPU, each held up at another place, and the same on the CPU, bit for bit."""
     # NCCL moves nothing of the CPU's.
-    reference, host = make(LateWeights(SIZES, dtype), {"process_group": rig.TALK} if NCCL else None, device="cpu", **options)
-    model, hook = make(LateWeights(SIZES, dtype).to(DEVICE), device=where, **options)
+    reference, host = wrap_model(LateWeights(SIZES, dtype), {"process_group": rig.TALK} if NCCL else None, server=SERVER, device="cpu", **options)
+    model, hook = wrap_model(LateWeights(SIZES, dtype).to(DEVICE), server=SERVER, device=where, **options)
     for step in range(2):  # DDP makes other buckets after the first
         assert same_bits(means_of(model, step, dtype), means_of(reference, step, dtype)), (where, options, step)
     assert hook.device is not None and hook.device.where == where, hook.device
@@ -304,12 +294,6 @@ def held_up_everywhere(where: str, dtype: torch.dtype = torch.float32, make: Cal
 
 def check_compressed_by_the_gpu_with_fallback() -> None:
     held_up_everywhere(KERNELS)
-
-
-def check_lanes_that_the_gpu_packs() -> None:
-    """NCCL adds them up; where it does not, lanes are those of the host."""
-    for options in ({}, {"lane": 6}, {"lane": 10, "feedback": True}):
-        held_up_everywhere(KERNELS if NCCL or not CUDA else "cpu", make=in_lanes, **options)
 
 
 def check_compressed_by_the_gpu_without_fallback() -> None:

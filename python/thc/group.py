@@ -114,7 +114,7 @@ class Group(BaseGroup):
             raise ConfigError("THC_PS is not set: set it to the parameter server's host:port, or name a file with ps by THC_CONFIG")
         workers = None if "worker" in place else environment.world_size()
         keys |= bind_option(keys["ps"], keys)
-        found = {**{key: keys.pop(key) for key in ("worker", "seed", "threads", "method") if key in keys}, "workers": workers, **place}
+        found: dict[str, Any] = {**{key: keys.pop(key) for key in ("worker", "seed", "threads", "method") if key in keys}, "workers": workers, **place}
         environment.fill_worker(found, keys["ps"])
         return cls(join=Join(**keys), **found)
 
