@@ -82,10 +82,11 @@ class Hook(Adapter):
         future = BucketFuture(given.buffer(), self._pass_error, given.is_last())
         try:
             self._check_pass(given)
-            bucket = self._buckets.make(given, future, engine.fallback.is_enabled and not self.fallback_active)
+            is_lost = self.fallback_active
+            bucket = self._buckets.make(given, future, engine.fallback.is_enabled and not is_lost)
             engine.clock.produced = time.perf_counter()
             self.begun += int(bucket.is_last)
-            if self.fallback_active:
+            if is_lost:
                 # On DDP's own process group and thread, where its collectives and those of the model, such as SyncBatchNorm's, are in one
                 # order on all ranks: two communicators of NCCL may wait for each other for good. All ranks have agreed on it before the last
                 # backward pass was over.

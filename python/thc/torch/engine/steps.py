@@ -11,7 +11,7 @@ import torch
 from thc import errors
 from thc.torch.compression.compressor import Compressor, Task
 from thc.torch.compression.selector import CompressorSelector
-from thc.torch.engine.agreement import LOST, Agreement, Route, Wish
+from thc.torch.engine.agreement import LOST, Route, Wish
 from thc.torch.engine.bucket import Bucket, is_finite
 from thc.torch.engine.clock import Clock
 from thc.torch.engine.fallback import Fallback
@@ -28,7 +28,7 @@ class Steps:
 
     def __init__(self, options: Options, fallback: Fallback, selector: CompressorSelector, clock: Clock, parts: Sequence[Part]) -> None:
         self._options, self._fallback, self.selector, self.parts = options, fallback, selector, parts
-        self._group, self._peers = fallback.group, fallback.peers
+        self._group, self._peers, self.agreement = fallback.group, fallback.peers, fallback.agreement
         self.compressor: Compressor | None = None
         """What takes buckets to the other ranks, once it is known."""
         self.clock = clock
@@ -43,11 +43,6 @@ class Steps:
         self._held: list[Bucket] = []
         """Buckets of the step under way that training does not have yet."""
         self._nonfinite = False
-
-    @property
-    def agreement(self) -> Agreement:
-        """What all ranks agree on."""
-        return self._fallback.agreement
 
     @property
     def error(self) -> BaseException | None:
@@ -281,7 +276,7 @@ class BucketTask(Task):
             or steps.agreement.fallback_active
             or steps.agreement.lost
             or bucket.foreign
-            or any(part.is_timed for part in steps.parts)
+            or (steps.parts and any(part.is_timed for part in steps.parts))
             or steps.compressor.must_be_alone(bucket)
         )
         return 1 if alone else IN_FLIGHT
@@ -307,7 +302,7 @@ class BucketTask(Task):
             for part in steps.parts:
                 part.begin(bucket, steps.number)
             # The sequencer itself works on a bucket that nothing comes after: that saves copies and waking other threads.
-            self.is_over = (bucket.is_last or any(part.is_timed for part in steps.parts)) and not steps.compressor.queues
+            self.is_over = (bucket.is_last or bool(steps.parts and any(part.is_timed for part in steps.parts))) and not steps.compressor.queues
             steps.compressor.submit(self, steps.number, self.is_over)
         except BaseException as error:
             self.error = error
