@@ -216,9 +216,6 @@ def check_a_job_that_loses_is_refused() -> None:
     address, server = server_of_all({"policy": "best-effort"})
     group = rig.join(address)
     expect_error(thc.ConfigError, "loses nothing", lambda: thc.torch.wrap(ddp(Weights((100,))), group=group, compression=thc.torch.Compression(adapt=thc.torch.Adapt())))
-    group.close()
-    if server is not None:
-        server.kill()
 
 
 def check_ranks_with_different_plans_hear_of_it() -> None:
@@ -275,6 +272,3 @@ def check_a_table_of_ones_own_is_refused() -> None:
     group = rig.join(address)
     expect_error(thc.ConfigError, "a table of one's own", lambda: rig.connected(group, Weights((100,)), adapt={}))
     expect_error(thc.ConfigError, "a table of one's own", lambda: wrap_model(Weights((100,)), adapt={}, server={"table": own}))
-    group.close()
-    if server is not None:
-        server.kill()

@@ -56,7 +56,6 @@ def check_bits_are_those_of_a_server() -> None:
     group.allreduce(again[0], feedback="70000"), ours.allreduce(again[1], feedback="70000")
     assert again[0].tobytes() == again[1].tobytes()
     ours.close()
-    group.close()
 
 
 def check_narrow_and_wide_lanes() -> None:
@@ -87,7 +86,6 @@ def check_calls_under_way_complete_in_any_order_of_waiting() -> None:
         handles[step].wait()
         assert nmse(arrays[step], mean(step, 30_000)) < 0.02
         assert same_everywhere([torch.from_numpy(arrays[step])])
-    group.close()
 
 
 def check_a_nan_is_an_error_on_all_ranks_and_the_next_call_goes_on() -> None:
@@ -104,7 +102,6 @@ def check_a_nan_is_an_error_on_all_ranks_and_the_next_call_goes_on() -> None:
         assert error.worker == SIZE - 1
     assert group.save_feedback() == before
     assert nmse(group.allreduce(tensor(2, 5000)), mean(2, 5000)) < 0.02
-    group.close()
 
 
 def check_other_calls_on_a_rank_are_an_error_on_all() -> None:
@@ -115,7 +112,6 @@ def check_other_calls_on_a_rank_are_an_error_on_all() -> None:
         raise AssertionError("calls that differ went unnoticed")
     except thc.MismatchError:
         pass
-    group.close()
 
 
 def check_options_are_checked() -> None:

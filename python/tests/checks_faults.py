@@ -157,7 +157,6 @@ def check_time_outs_are_those_of_the_process_group() -> None:
     _, hook = wrap_model(ddp_options={"process_group": process_group})
     for each in (*group._own.groups, *hook.peers.own.groups):
         assert abs(each._get_backend(cpu).options._timeout - hours) < timedelta(seconds=1)
-    group.close()
 
 
 def check_options_that_differ_between_ranks() -> None:

@@ -29,9 +29,8 @@ from rig import (
     everywhere,
     exact_mean,
     gradients,
-    join,
     same_everywhere,
-    server_of_all,
+    served,
     wrap_model,
 )
 from servers import ParameterServer
@@ -330,7 +329,6 @@ def check_nan_for_what_is_not_finite() -> None:
                     model(inputs).backward()
                     means = [p.grad.clone() for p in model.parameters()]
                 assert hook.skipped and bool(means[2].isnan().all()), (where, name, fallback)
-            hook.group.close()
 
 
 # The process group.
@@ -346,7 +344,6 @@ def check_doubles_go_through_the_process_group() -> None:
     if CUDA:
         # Each rank's threads are on its own GPU; a thread begins with the first.
         assert hook.engine.ask(torch.cuda.current_device) == DEVICE.index
-    hook.group.close()
 
 
 def check_flags_and_numbers_of_ranks() -> None:
@@ -357,7 +354,6 @@ def check_flags_and_numbers_of_ranks() -> None:
         assert hook.engine.ask(lambda flag=flag: peers.any(RANK == flag, lambda: None))
     assert not hook.engine.ask(lambda: peers.any(False, lambda: None))
     assert hook.engine.ask(lambda: peers.gather([RANK, 5])) == [[rank, 5] for rank in range(SIZE)]
-    hook.group.close()
 
 
 def check_sparse_gradients() -> None:
@@ -370,7 +366,6 @@ def check_sparse_gradients() -> None:
         model(torch.tensor([RANK], device=DEVICE), [each.to(DEVICE) for each in gradients(step, sizes=(20_000,))]).backward()
         rows = model.module.rows.weight.grad
         assert rows.is_sparse and torch.allclose(rows.to_dense().cpu(), exact), step
-    hook.group.close()
 
 
 # A server that is lost.
@@ -378,8 +373,7 @@ def check_sparse_gradients() -> None:
 
 def check_training_goes_on_when_the_server_dies() -> None:
     for where, view in ((KERNELS, False), (KERNELS, True), ("cpu", False), ("cpu", True)):
-        address, server = server_of_all()
-        group = join(address, timeout=2)
+        server, group = served(timeout=2)
         model, hook = wrap_model(LateWeights(SIZES).to(DEVICE), {"gradient_as_bucket_view": view}, group=group, device=where)
         means_of(model, 0)
         dist.barrier()
@@ -391,12 +385,10 @@ def check_training_goes_on_when_the_server_dies() -> None:
                 means = [mean.cpu() for mean in means_of(model, step)]
             assert same_everywhere(means) and error_of(means, exact_mean(step, SIZES)) < 1e-12, (where, view, step)
         assert hook.fallback_active and hook.steps == 4
-        group.close()
 
 
 def check_exceptions_keep_their_type_and_ddp_its_use() -> None:
-    address, server = server_of_all()
-    group = join(address, timeout=2)
+    server, group = served(timeout=2)
     model, hook = wrap_model(LateWeights(SIZES).to(DEVICE), group=group, fallback=False)
     means_of(model, 0)
     dist.barrier()
@@ -411,22 +403,18 @@ def check_exceptions_keep_their_type_and_ddp_its_use() -> None:
         raise AssertionError("the loss of the server was not told")
     assert all(bool(p.grad.isnan().all()) for p in model.parameters()), "what is no mean is NaN"
     if server is not None:
-        server = ParameterServer({"workers": SIZE}, listen=address)
+        server = ParameterServer({"workers": SIZE}, listen=group.ps)
     dist.barrier()
     assert hook.resume()
     means = [mean.cpu() for mean in means_of(model, 2)]
     assert same_everywhere(means) and error_of(means, exact_mean(2, SIZES)) < 0.1
-    group.close()
-    if server is not None:
-        server.kill()
 
 
 def check_batch_norm_of_all_ranks_beside_the_fallback() -> str | None:
     """Two communicators of NCCL, in one order on all ranks."""
     if not NCCL or SIZE < 2:
         return "not run: SyncBatchNorm beside the fall-back under NCCL: needs two GPUs"
-    address, server = server_of_all()
-    group = join(address, timeout=2)
+    server, group = served(timeout=2)
     layers = torch.nn.Sequential(*[part for _ in range(6) for part in (torch.nn.Linear(512, 512), torch.nn.SyncBatchNorm(512), torch.nn.ReLU())])
     model, hook = wrap_model(layers.to(DEVICE), group=group)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
@@ -459,7 +447,6 @@ def check_means_that_nobody_waits_for() -> None:
     loop.settle()
     assert same_everywhere([p.detach().cpu() for p in model.parameters()])
     assert everywhere(loop.fallback_active) == [False] * SIZE
-    loop.group.close()
 
 
 def check_a_backward_pass_is_not_captured() -> str | None:

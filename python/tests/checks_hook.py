@@ -341,8 +341,6 @@ def check_the_job_of_the_environment() -> None:
     finally:
         for name in given:
             del os.environ[name]
-    if server is not None:
-        server.kill()
 
 
 def check_mistakes_are_told() -> None:

@@ -10,7 +10,7 @@ import rig
 import thc
 import thc.torch
 import torch
-from rig import RANK, SIZE, ddp, everywhere, same_everywhere, server_of_all
+from rig import RANK, SIZE, ddp, everywhere, same_everywhere, served
 from servers import ParameterServer
 from thc.torch.ranks import health
 
@@ -174,8 +174,7 @@ def check_gradients_that_are_not_finite() -> None:
 
 
 def check_the_server_is_lost_and_comes_back() -> None:
-    address, server = server_of_all(JOB)
-    group = rig.join(address, timeout=1.5)
+    server, group = served(JOB, timeout=1.5)
     parts = make(group)
     hook, period = thc.torch.hook_of(parts[0]), health.SERVER_PERIOD
     health.SERVER_PERIOD = 0.05
@@ -191,16 +190,13 @@ def check_the_server_is_lost_and_comes_back() -> None:
             server.kill()
             killed = True
         if killed and RANK == 0 and modes.count(True) == 5:
-            server = ParameterServer({"workers": SIZE, **JOB}, listen=address)
+            server = ParameterServer({"workers": SIZE, **JOB}, listen=group.ps)
         time.sleep(0.02)
 
     train(parts, 120, before)
     health.SERVER_PERIOD = period
     assert any(everywhere(True in modes)), "training went on through the process group"
     assert not hook.fallback_active, "and through the server again"
-    group.close()
-    if server is not None:
-        server.kill()
 
 
 def check_what_cannot_be_is_refused() -> None:

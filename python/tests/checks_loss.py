@@ -23,10 +23,9 @@ from rig import (
     exact_mean,
     gradients,
     intercept,
-    join,
     loses,
     same_everywhere,
-    server_of_all,
+    served,
     wrap_model,
 )
 from servers import ParameterServer
@@ -72,8 +71,7 @@ def check_reliable_loses_nothing_on_a_lossy_network() -> None:
 
 
 def check_training_goes_on_when_the_server_dies() -> None:
-    address, server = server_of_all()
-    group = join(address, timeout=1.5)
+    server, group = served(timeout=1.5)
     model, hook = wrap_model(group=group)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     with Messages() as messages:
@@ -92,21 +90,17 @@ def check_training_goes_on_when_the_server_dies() -> None:
         assert RANK or "parameter server" in messages.lines[0]
     # The same number of ranks, but no server yet: it stays as it is.
     if server is not None:
-        server = ParameterServer({"workers": SIZE}, listen=address)
+        server = ParameterServer({"workers": SIZE}, listen=group.ps)
     rig.dist.barrier()
     assert hook.resume() and not hook.fallback_active and hook.error is None
     for step in range(5, 7):
         means = backward(model, gradients(step))
         assert same_everywhere(means) and error_of(means, exact_mean(step)) > 1e-3
-    group.close()
-    if server is not None:
-        server.kill()
 
 
 def check_a_rank_loses_the_server_within_a_bucket() -> None:
     for ddp_options in ({}, {"gradient_as_bucket_view": True}):
-        address, server = server_of_all()
-        group = join(address, timeout=1.5)
+        server, group = served(timeout=1.5)
         model, hook = wrap_model(group=group, ddp_options=ddp_options)
         means = backward(model, gradients(0))
         allreduce, calls = group.allreduce, []
@@ -126,14 +120,10 @@ def check_a_rank_loses_the_server_within_a_bucket() -> None:
         errors = [error_of([mean], [exact]) for mean, exact in zip(means, exact_mean(1))]
         # What was complete on all ranks stays as it came, the rest is exact.
         assert all(error < 0.1 for error in errors) and any(error < 1e-12 for error in errors), errors
-        group.close()
-        if server is not None:
-            server.kill()
 
 
 def check_the_server_dies_in_the_middle_of_a_step() -> None:
-    address, server = server_of_all()
-    group = join(address, timeout=1.5)
+    server, group = served(timeout=1.5)
     model, hook = wrap_model(group=group)
     backward(model, gradients(0))
     rig.dist.barrier()  # A loss between two ranks' ends of one step is not what this looks at.
@@ -150,7 +140,6 @@ def check_the_server_dies_in_the_middle_of_a_step() -> None:
     assert hook.fallback_active
     means = backward(model, gradients(8))
     assert same_everywhere(means) and error_of(means, exact_mean(8)) < 1e-12
-    group.close()
 
 
 class Counting(torch.nn.Module):
@@ -190,8 +179,7 @@ def lose_the_last_answer(group: thc.Group, and_all_later_ones: bool) -> Callable
 def check_the_server_dies_between_two_ends_of_a_step() -> None:
     """The others have the last answer of a step and wait in their next forward pass for the rank that has not."""
     for loser in (SIZE - 1, 0):
-        address, server = server_of_all()
-        group = join(address, timeout=1.5)
+        server, group = served(timeout=1.5)
         model, hook = wrap_model(Counting(), group=group)
         backward(model, gradients(0))
         if RANK == loser:
@@ -207,7 +195,6 @@ def check_the_server_dies_between_two_ends_of_a_step() -> None:
         assert time.monotonic() - began < HANG / 5
         assert all(everywhere(hook.fallback_active)) and error_of(means, exact_mean(3)) < 1e-12
         assert hook.steps == 4 and float(model.module.passes) == 4
-        group.close()
 
 
 class Mixed(torch.nn.Module):
@@ -227,8 +214,7 @@ def check_a_rank_loses_the_server_before_a_bucket_of_doubles() -> None:
     cases: list[dict[str, Any]] = [{}, {"exclude": ["doubles.*", "*.1"]}]
     for options in cases:
         for lost_call in (1, 2):
-            address, server = server_of_all()
-            group = join(address, timeout=1.5)
+            server, group = served(timeout=1.5)
             model, hook = wrap_model(Mixed(sizes), group=group, **options)
             inputs = gradients(0, sizes=sizes)
             model(inputs).backward()
@@ -252,15 +238,11 @@ def check_a_rank_loses_the_server_before_a_bucket_of_doubles() -> None:
                 assert same_everywhere(means), (options, lost_call, step)
                 assert error_of(means, exact_mean(step, sizes) * 2) < 0.1
             assert all(everywhere(hook.fallback_active)) and error_of(means, exact_mean(2, sizes) * 2) < 1e-12
-            group.close()
-            if server is not None:
-                server.kill()
 
 
 def check_a_rank_without_the_last_answer_while_others_wait_before_a_bucket_of_doubles() -> None:
     sizes = (50_000, 50_000)
-    address, server = server_of_all()
-    group = join(address, timeout=1.5)
+    server, group = served(timeout=1.5)
     model, hook = wrap_model(Mixed(sizes), group=group)
     rig.dist.barrier()  # Nobody is to lose it before.
     if RANK == SIZE - 1:
@@ -270,14 +252,10 @@ def check_a_rank_without_the_last_answer_while_others_wait_before_a_bucket_of_do
         model(gradients(step, sizes=sizes)).backward()
         assert same_everywhere([parameter.grad for parameter in model.parameters()]), step
     assert hook.fallback_active
-    group.close()
-    if server is not None:
-        server.kill()
 
 
 def check_the_server_comes_back_after_that() -> None:
-    address, server = server_of_all()
-    group = join(address, timeout=1.5)
+    server, group = served(timeout=1.5)
     model, hook = wrap_model(Counting(), group=group)
     for time_lost in range(2):
         backward(model, gradients(0))
@@ -290,14 +268,10 @@ def check_the_server_comes_back_after_that() -> None:
         if undo is not None:
             undo()
         assert hook.resume() and not hook.fallback_active
-    group.close()
-    if server is not None:
-        server.kill()
 
 
 def check_the_fallback_can_be_forbidden() -> None:
-    address, server = server_of_all()
-    group = join(address, timeout=1)
+    server, group = served(timeout=1)
     model, hook = wrap_model(group=group, fallback=False)
     backward(model, gradients(0))
     rig.dist.barrier()  # A loss between two ranks' ends of one step is not what this looks at.
@@ -315,19 +289,15 @@ def check_the_fallback_can_be_forbidden() -> None:
     assert isinstance(hook.error, thc.SessionError) and not hook.fallback_active
     assert all(grad is None or bool(grad.isnan().any()) for grad in (p.grad for p in model.parameters())), "what is no mean is NaN"
     if server is not None:
-        server = ParameterServer({"workers": SIZE}, listen=address)
+        server = ParameterServer({"workers": SIZE}, listen=group.ps)
     rig.dist.barrier()
     # DDP is none the worse for it.
     assert hook.resume() and same_everywhere(backward(model, gradients(2))) and hook.error is None
-    group.close()
-    if server is not None:
-        server.kill()
 
 
 def check_the_server_is_lost_while_a_rank_without_inputs_shadows_the_others() -> None:
     """What such a rank hands over is zeros, whatever its parameters' `grad` are still."""
-    address, server = server_of_all()
-    group = join(address, timeout=1.5)
+    server, group = served(timeout=1.5)
     model, hook = wrap_model(group=group)
     shadows = RANK == SIZE - 1
     with model.join():
@@ -340,14 +310,10 @@ def check_the_server_is_lost_while_a_rank_without_inputs_shadows_the_others() ->
         every = [gradients(2, rank) for rank in range(SIZE - 1)]
         wanted = [torch.stack([g.double() for g in column]).sum(0) / SIZE for column in zip(*every)]
         assert error_of(means, wanted) < 1e-12, error_of(means, wanted)
-    group.close()
-    if server is not None:
-        server.kill()
 
 
 def check_a_checkpoint_that_one_rank_alone_loads_is_told_and_the_fallback_stays() -> None:
-    address, server = server_of_all()
-    group = join(address, timeout=1.5)
+    server, group = served(timeout=1.5)
     model, hook = wrap_model(group=group)
     backward(model, gradients(0))
     state = {**hook.state_dict(), "steps": 300}
@@ -369,15 +335,11 @@ def check_a_checkpoint_that_one_rank_alone_loads_is_told_and_the_fallback_stays(
         means = backward(model, gradients(step))
         assert same_everywhere(means) and error_of(means, exact_mean(step)) < 0.15, step
     assert all(everywhere(hook.fallback_active)) and hook.steps == 303
-    group.close()
-    if server is not None:
-        server.kill()
 
 
 def check_after_a_loss_collectives_are_begun_where_ddp_begins_its_own() -> None:
     """Two communicators of NCCL may wait for each other unless all ranks use them in one order, as SyncBatchNorm's and the fall-back's."""
-    address, server = server_of_all()
-    group = join(address, timeout=1.5)
+    server, group = served(timeout=1.5)
     model, hook = wrap_model(group=group)
     backward(model, gradients(0))
     rig.dist.barrier()  # Nobody is to lose it before.
@@ -398,16 +360,12 @@ def check_after_a_loss_collectives_are_begun_where_ddp_begins_its_own() -> None:
         rig.dist.all_reduce = all_reduce
     assert same_everywhere(means) and error_of(means, exact_mean(2)) < 1e-12
     assert len(begun) > 1 and all(each == (True, None) for each in begun), begun
-    group.close()
-    if server is not None:
-        server.kill()
 
 
 def check_a_rank_that_is_late_is_waited_for() -> None:
     """As long as the process group would, and whether there is a fall-back or not: the server answers, so nothing is lost."""
     for fallback in (True, False):
-        address, server = server_of_all()
-        group = join(address, timeout=2, patience=time_out(None).total_seconds())
+        server, group = served(timeout=2, patience=time_out(None).total_seconds())
         model, hook = wrap_model(group=group, fallback=fallback)
         for step in range(3):
             if step > 0 and RANK == SIZE - step:
@@ -415,15 +373,11 @@ def check_a_rank_that_is_late_is_waited_for() -> None:
             means = backward(model, gradients(step))
             assert same_everywhere(means) and 1e-3 < error_of(means, exact_mean(step)) < 0.1, (fallback, step)
         assert not hook.fallback_active and hook.error is None and hook.steps == 3
-        group.close()
-        if server is not None:
-            server.kill()
 
 
 def check_a_rank_that_has_lost_the_server_is_not_taken_for_one_that_is_late() -> None:
     """To the others the server still answers, and they hear it from the rank itself."""
-    address, server = server_of_all()
-    group = join(address, timeout=2, patience=time_out(None).total_seconds())
+    server, group = served(timeout=2, patience=time_out(None).total_seconds())
     model, hook = wrap_model(group=group)
     backward(model, gradients(0))
     rig.dist.barrier()  # Nobody is to lose it before.
@@ -440,22 +394,15 @@ def check_a_rank_that_has_lost_the_server_is_not_taken_for_one_that_is_late() ->
         assert same_everywhere(means) and error_of(means, exact_mean(step)) < 1e-12, step
     assert all(everywhere(hook.fallback_active)) and time.monotonic() - began < 30
     assert RANK == SIZE - 1 or isinstance(hook.error, thc.LostError), hook.error
-    group.close()
-    if server is not None:
-        server.kill()
 
 
 def check_a_restarted_server_is_no_loss() -> None:
-    address, server = server_of_all()
-    group = join(address, timeout=20)
+    server, group = served(timeout=20)
     model, hook = wrap_model(group=group)
     backward(model, gradients(0))
     rig.dist.barrier()  # A loss between two ranks' ends of one step is not what this looks at.
     if server is not None:
         server.kill()
-        server = ParameterServer({"workers": SIZE}, listen=address)
+        server = ParameterServer({"workers": SIZE}, listen=group.ps)
     means = backward(model, gradients(1))
     assert same_everywhere(means) and not hook.fallback_active and hook.error is None
-    group.close()
-    if server is not None:
-        server.kill()

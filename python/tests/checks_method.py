@@ -43,8 +43,6 @@ def check_the_variable() -> None:
     finally:
         for name in ("PS", "COOKIE", "METHOD"):
             del os.environ[f"THC_{name}"]
-    if server is not None:
-        server.kill()
 
 
 def check_ways_that_hide_gradients() -> None:

@@ -12,7 +12,7 @@ import thc.torch
 import torch
 import torch.distributed as dist
 from checks_training import loss_of, network
-from rig import RANK, SIZE, everywhere, loses, join, same_everywhere, server_of_all
+from rig import RANK, SIZE, everywhere, loses, same_everywhere, served
 
 
 def loop_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> thc.torch.Outer:
@@ -60,8 +60,7 @@ def check_a_lost_server() -> None:
     """On one rank, at any call, with differences of several parts under way: all go on through the process group, with the same
     parameters at the end."""
     for lost in range(1, 5):
-        address, server = server_of_all()
-        group = join(address, timeout=1.5)
+        server, group = served(timeout=1.5)
         model = network()
         optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
         loop = thc.torch.outer(model, optimizer, every=4, parts=2, delay=2, group=group)
@@ -75,9 +74,6 @@ def check_a_lost_server() -> None:
         assert not loop.skipped and all(bool(torch.isfinite(p).all()) for p in model.parameters())
         # Two parts every four steps, and both once more at the end.
         assert loop.rounds == 2 * 24 // 4 + 2, (lost, loop.rounds)
-        group.close()
-        if server is not None:
-            server.kill()
 
 
 def check_it_learns_compressed_in_parts_while_steps_go_on() -> None:

@@ -12,7 +12,7 @@ import thc.torch
 import torch
 import torch.distributed as dist
 from checks_training import loss_of, network
-from rig import RANK, SIZE, ddp, everywhere, loses, join, same_everywhere, server_of_all
+from rig import RANK, SIZE, ddp, everywhere, loses, same_everywhere, served
 
 
 def loop_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> thc.torch.Overlap:
@@ -129,7 +129,6 @@ def check_a_local_update_is_the_optimizers_and_leaves_no_trace() -> None:
             assert torch.allclose(p, q, atol=1e-6)
             for key, value in optimizer.state[p].items():
                 assert torch.allclose(torch.as_tensor(value), torch.as_tensor(reference.state[q][key]), atol=1e-6), key
-        loop.group.close()
 
 
 def check_hooks_of_the_step_are_called_once_for_each_mean() -> None:
@@ -143,7 +142,6 @@ def check_hooks_of_the_step_are_called_once_for_each_mean() -> None:
     assert called == ["before", "after"] * 4, called
     loop.settle()
     assert called == ["before", "after"] * 5, called
-    loop.group.close()
 
 
 def check_a_scaler() -> None:
@@ -171,8 +169,7 @@ def check_a_scaler() -> None:
 def check_a_lost_server() -> None:
     """On one rank, at any call: all go on through the process group with the same common parameters, and back when it is there again."""
     for lost in range(1, 6):
-        address, server = server_of_all()
-        group = join(address, timeout=1.5)
+        server, group = served(timeout=1.5)
         model = network()
         optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
         loop = thc.torch.overlap(model, optimizer, group=group)
@@ -192,9 +189,6 @@ def check_a_lost_server() -> None:
             train(model, loop, 40, 44)
             loop.settle()
             assert same_everywhere(list(model.parameters())) and group.stats().calls > 4
-        group.close()
-        if server is not None:
-            server.kill()
 
 
 def check_a_checkpoint_has_error_feedback() -> None:
@@ -233,7 +227,6 @@ def check_a_checkpoint_has_error_feedback() -> None:
         assert gap < 1e-3 if loaded else gap > 0.02, (loaded, gap)
         for (name, p), q in zip(again.named_parameters(), parameters.values()):
             assert not torch.equal(p, q) and float((p.detach() - q).norm()) < 0.5 * float(q.norm()), name
-        second.group.close()
 
 
 def check_parameters_are_frozen_unfrozen_and_added() -> None:

@@ -444,5 +444,3 @@ def check_the_server_of_the_environment() -> None:
         for name in ("THC_PS", "THC_COOKIE"):
             del os.environ[name]
     dist.barrier()
-    if server is not None:
-        server.kill()

@@ -13,7 +13,7 @@ import thc.torch
 import torch
 import torch.distributed as dist
 from patience import HANG
-from servers import COOKIE, ParameterServer, joining
+from servers import COOKIE, ParameterServer, joining, started
 from thc.torch.ranks import health
 from torch.nn.parallel import DistributedDataParallel
 
@@ -107,11 +107,19 @@ def join(address: str, job: int = 1, **options: Any) -> thc.Group:
     return group
 
 
+def served(*jobs: dict[str, Any], **options: Any) -> tuple[ParameterServer | None, thc.Group]:
+    """The process of a server as rank 0 has it, and a group of all ranks there."""
+    address, server = server_of_all(*jobs)
+    return server, join(address, **options)
+
+
 def close() -> None:
-    """Leaves all groups, those inside rank 0's servers last."""
+    """After a check: leaves all groups that it has made, and ends its servers."""
     for group in _made:
         group.close()
     _made.clear()
+    while started:
+        started.pop().kill()
 
 
 def backward(model: torch.nn.Module, inputs: Sequence[torch.Tensor], order: Sequence[int] | None = None) -> list[torch.Tensor]:
