@@ -92,13 +92,7 @@ pub fn lookup_table(
 /// Bytes up and down of a tensor, headers included; RAW for no bits.
 #[pyfunction]
 #[pyo3(signature = (coordinates, bits, lane, block))]
-pub fn bytes_of(
-    py: Python<'_>,
-    coordinates: usize,
-    bits: Option<u8>,
-    lane: u8,
-    block: u8,
-) -> PyResult<f64> {
+pub fn bytes_of(py: Python<'_>, coordinates: usize, bits: Option<u8>, lane: u8, block: u8) -> PyResult<f64> {
     if !(10..=20).contains(&block) {
         return Err(errors::config(py, &format!("block is {block}: it must be 10 to 20")));
     }
@@ -138,7 +132,7 @@ impl ThresholdTable {
     #[staticmethod]
     fn common_threshold(tables: Vec<PyRef<'_, ThresholdTable>>) -> Option<u64> {
         let tables: Vec<threshold::Timings> = tables.iter().map(|table| lock(&table.0).clone()).collect();
-        threshold::Timings::common_threshold(&tables, None)
+        threshold::Timings::common_threshold(&tables)
     }
 }
 

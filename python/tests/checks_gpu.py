@@ -29,6 +29,7 @@ from rig import (
     everywhere,
     exact_mean,
     gradients,
+    refused,
     same_everywhere,
     served,
     wrap_model,
@@ -119,12 +120,8 @@ def check_a_future_waits_for_the_stream_that_writes_the_bucket() -> None:
 
 
 def check_a_future_that_fails_raises() -> None:
-    try:
+    with refused(RuntimeError, "gone"):
         deliver(new_stream(), None, thc.MissingError("gone"))
-    except RuntimeError as error:
-        assert "gone" in str(error)
-    else:
-        raise AssertionError("the future did not raise")
 
 
 def check_what_hangs_on_the_future_waits_too() -> None:
@@ -395,12 +392,8 @@ def check_exceptions_keep_their_type_and_ddp_its_use() -> None:
     if server is not None:
         server.kill()
     dist.barrier()
-    try:
+    with refused(thc.SessionError):
         means_of(model, 1)
-    except thc.SessionError:
-        pass
-    else:
-        raise AssertionError("the loss of the server was not told")
     assert all(bool(p.grad.isnan().all()) for p in model.parameters()), "what is no mean is NaN"
     if server is not None:
         server = ParameterServer({"workers": SIZE}, listen=group.ps)

@@ -10,7 +10,7 @@ import rig
 import thc
 import thc.torch
 import torch
-from rig import RANK, SIZE, ddp, everywhere, same_everywhere, served
+from rig import RANK, SIZE, ddp, everywhere, same_everywhere, served, refused
 from servers import ParameterServer
 from thc.torch.ranks import health
 
@@ -209,9 +209,5 @@ def check_what_cannot_be_is_refused() -> None:
     cases.append((thc.torch.wrap(ddp(network()), **rig.sort_options(check_replicas=5, **quorum)), "check_replicas"))
     for model, says in cases:
         rig._made.append(thc.torch.hook_of(model).group)
-        try:
+        with refused(thc.ConfigError, says):
             thc.torch.keep_up(model)
-        except thc.ConfigError as error:
-            assert says in str(error), error
-        else:
-            raise AssertionError(f"{says}: was taken")

@@ -24,6 +24,7 @@ from rig import (
     gradients,
     intercept,
     loses,
+    refused,
     same_everywhere,
     served,
     wrap_model,
@@ -279,12 +280,8 @@ def check_the_fallback_can_be_forbidden() -> None:
         server.kill()
     rig.dist.barrier()
     began = time.monotonic()
-    try:
+    with refused(thc.SessionError, "nobody listens on"):
         backward(model, gradients(1))
-    except thc.SessionError as error:
-        assert "nobody listens on" in str(error), error
-    else:
-        raise AssertionError("the loss of the server was not told")
     assert time.monotonic() - began < HANG / 5
     assert isinstance(hook.error, thc.SessionError) and not hook.fallback_active
     assert all(grad is None or bool(grad.isnan().any()) for grad in (p.grad for p in model.parameters())), "what is no mean is NaN"
@@ -319,12 +316,8 @@ def check_a_checkpoint_that_one_rank_alone_loads_is_told_and_the_fallback_stays(
     state = {**hook.state_dict(), "steps": 300}
     if RANK == 0:
         hook.load_state_dict(state)
-    try:
+    with refused(thc.ConfigError, "300 on rank 0, 1 on rank 1"):
         backward(model, gradients(1))
-    except thc.ConfigError as error:
-        assert "300 on rank 0, 1 on rank 1" in str(error), error
-    else:
-        raise AssertionError("ranks went on from different steps")
     if RANK != 0:
         hook.load_state_dict(state)
     assert same_everywhere(backward(model, gradients(1))) and hook.steps == 301

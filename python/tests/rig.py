@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import thc
@@ -157,6 +158,23 @@ def everywhere(flag: bool) -> list[bool]:
     every: list[Any] = [None] * SIZE
     dist.all_gather_object(every, flag, group=TALK)
     return every
+
+
+@contextlib.contextmanager
+def refused(kind: type[Exception] | tuple[type[Exception], ...], *says: str) -> Iterator[None]:
+    """What is done in it raises such an exception, with these words in its text."""
+    try:
+        yield
+    except kind as error:
+        assert all(each in str(error) for each in says), error
+    else:
+        raise AssertionError(f"no {kind} that says {says}")
+
+
+def expect_error(kind: type[Exception], says: str, work: Callable[[], Any]) -> None:
+    """The same of work."""
+    with refused(kind, says):
+        work()
 
 
 class _Made:
