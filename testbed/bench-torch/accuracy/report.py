@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from accuracy.tasks import floors
+
 Run = dict[str, Any]
-Numbers = dict[str, dict[str, dict[str, float]]]
-"""A number by training (``gpt2/4/1000/thc``: task, ranks, steps, way), what it is, and seed."""
+Numbers = dict[str, dict[str, Any]]
+"""A number by training (``gpt2/4/1000/thc``: task, ranks, steps, way), what it is, and seed. ``FLOORS`` has the accuracy of guesses by task."""
+FLOORS = "floors"
 
 
 def _exact(runs: list[Run], run: Run) -> Run | None:
@@ -35,12 +38,14 @@ def numbers(runs: list[Run]) -> Numbers:
 
 
 def table(found: Numbers) -> str:
-    """A row for each way, with numbers in the order of seeds."""
+    """A row for each way, with numbers in the order of seeds, and a line with what guesses reach."""
     lines = [
         "| task, ranks, steps | way | accuracy, exact | points above it | training loss above exact | held out | NMSE | error of the update |",
         "|-|-|-|-|-|-|-|-|",
     ]
     for name, row in found.items():
+        if name == FLOORS:
+            continue
         task, ranks, steps, way = name.split("/")
         seeds = sorted(row["exact"])
 
@@ -54,12 +59,13 @@ def table(found: Numbers) -> str:
             f"| {task}, {ranks}, {steps} | {way} | {each('exact', '.1f')} | {each('points', '+.1f')} | {each('training', '+.3f')} | "
             f"{each('loss', '+.3f')} | {mean('nmse'):.3f} | {mean('update'):.3f} |"
         )
-    return "\n".join(lines)
+    guesses = (f"{task} {what} {value:.1f} %" for task, values in found[FLOORS].items() for what, value in values.items())
+    return "\n".join([*lines, "", f"Without a model: {', '.join(guesses)}."])
 
 
 def write(runs: list[Run], folder: Path) -> str:
     """Writes and returns the table, and writes its numbers."""
-    found = numbers(runs)
+    found = {**numbers(runs), FLOORS: floors()}
     text = table(found)
     (folder / "results.md").write_text(text + "\n")
     (folder / "accuracy.json").write_text(json.dumps(found, indent=1) + "\n")

@@ -126,6 +126,23 @@ def _bytes_right(model: nn.Module, examples: Examples) -> float:
     return float((model(windows[:, :-1]).argmax(2) == windows[:, 1:]).float().mean())
 
 
+def floors() -> dict[str, dict[str, float]]:
+    """The accuracy, in per cent, of guessing without a model: always the label that is most frequent among what is trained on, and for text also the
+    byte that follows the one before most often."""
+    text, held_out = _split(_text())[0], _other_passages()[0]
+    pairs = torch.zeros(256 * 256, dtype=torch.long).scatter_add_(0, text[:-1] * 256 + text[1:], torch.ones_like(text[1:])).view(256, 256)
+    before, after = held_out[:, :-1], held_out[:, 1:]
+    _, labels, _, others = _images()
+
+    def percent(guess: torch.Tensor, label: torch.Tensor) -> float:
+        return 100 * float((guess == label).float().mean())
+
+    return {
+        "gpt2": {"most frequent": percent(pairs.sum(0).argmax(), after), "bigram": percent(pairs.argmax(1)[before], after)},
+        "resnet": {"most frequent": percent(labels.bincount().argmax(), others)},
+    }
+
+
 @functools.cache
 def _images() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Handwritten digits of 8 by 8 pixels: trained on, held out."""
