@@ -3,7 +3,6 @@
 use crate::adapt::solve_table;
 use crate::errors;
 use crate::group::spans;
-use crate::packed::{Rows, Tables, rows, tables};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -26,9 +25,6 @@ pub struct CollectiveCall {
     owner: Arc<thc_worker::Collective>,
     inner: RwLock<Option<thc_worker::CollectiveCall>>,
 }
-
-/// Keys, and by partition what compresses and what finishes it.
-type Computing<'py> = ((u64, u64, u32), Rows<'py>, Rows<'py>);
 
 /// A lookup table as Python gives it: bits of an index, bits of a sum's lane, granularity and fraction. What is left out is chosen: the lane that
 /// all have, all points of the grid that fits it, the best table of these bits for the number of ranks.
@@ -127,43 +123,6 @@ impl Collective {
         let (call, norms) = self.work_with(py, |inner| inner.begin(data, &plan, feedback))?;
         let call = CollectiveCall { owner: Arc::clone(&self.inner), inner: RwLock::new(Some(call)) };
         Ok((call, PyArray1::from_vec(py, norms)))
-    }
-
-    /// As `packed_layout` of a group.
-    fn packed_layout<'py>(
-        &self,
-        py: Python<'py>,
-        plan: Vec<(usize, Option<u8>)>,
-        piece: u8,
-    ) -> PyResult<Tables<'py>> {
-        let plan = spans(plan);
-        tables(py, &self.work_with(py, |inner| inner.layout(&plan, piece))?)
-    }
-
-    /// The same as `begin` for an array that somebody else measures, compresses and finishes.
-    fn begin_measured<'py>(
-        &self,
-        py: Python<'py>,
-        plan: Vec<(usize, Option<u8>)>,
-        norms: PyReadonlyArray1<'_, f32>,
-        feedback: Option<u64>,
-    ) -> PyResult<(CollectiveCall, Bound<'py, PyArray1<i32>>)> {
-        let (plan, norms) = (spans(plan), norms.as_slice()?);
-        let (call, told) = self.work_with(py, |inner| inner.begin_measured(&plan, norms, feedback))?;
-        let call = CollectiveCall { owner: Arc::clone(&self.inner), inner: RwLock::new(Some(call)) };
-        Ok((call, PyArray1::from_vec(py, told)))
-    }
-
-    /// For a settled call: what its signs and roundings derive from, what partitions are compressed with (−M, scale, bias, step; of RAW ones the power of
-    /// two), and what the means of their sums are made with (step, −M; of RAW ones the factor).
-    fn numbers<'py>(&self, py: Python<'py>, call: &CollectiveCall) -> PyResult<Computing<'py>> {
-        let locked = call.inner.read().unwrap_or_else(PoisonError::into_inner);
-        let found = locked.as_ref().ok_or_else(closed_error)?;
-        let (keys, numbers) = (self.inner.keys(found), self.work_with(py, |inner| inner.numbers(found))?);
-        let compressing =
-            numbers.iter().map(|(n, _)| ([n.affine.lo, n.affine.scale, n.affine.bias, n.affine.step], n.raw));
-        let finishing = numbers.iter().map(|(_, at)| ([at.step, at.lo], at.raw));
-        Ok(((keys.signs, keys.roundings, keys.stratum), rows(py, compressing)?, rows(py, finishing)?))
     }
 
     /// Takes the largest numbers of all ranks. Returns the words of each piece.

@@ -5,8 +5,10 @@ use crate::options::{Time, backend, cookie, faults, parse};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
+use thc_config::file;
 use thc_ps::{Method, Secret};
 use thc_transport::{DpdkOptions, IoName};
 use thc_worker::{Controller, ControllerUrl, GroupConfig, Rounding, Seat, Timeouts, server_address};
@@ -124,14 +126,9 @@ pub fn method_values(py: Python<'_>, name: &str) -> PyResult<Option<(u8, u16, f6
 /// Reads the settings of a group from a TOML file: the keys that it has, as JSON.
 #[pyfunction]
 pub fn read_config(py: Python<'_>, path: PathBuf) -> PyResult<String> {
-    let wrong = |message: String| errors::config(py, &format!("{}: {message}", path.display()));
-    let text = py.detach(|| std::fs::read_to_string(&path)).map_err(|error| wrong(error.to_string()))?;
-    let misread = |error: toml::de::Error| {
-        let end = error.span().map_or(0, |span| span.start.min(text.len()));
-        let line = 1 + text.as_bytes()[..end].iter().filter(|byte| **byte == b'\n').count();
-        wrong(format!("line {line}: {}", error.message()))
-    };
-    toml::from_str::<Keys>(&text).map_err(misread)?;
-    let found: Value = toml::from_str(&text).map_err(misread)?;
+    let wrong = |cause: &dyn Display| errors::config(py, &format!("{}: {cause}", path.display()));
+    let text = py.detach(|| std::fs::read_to_string(&path)).map_err(|error| wrong(&error))?;
+    file::parse::<Keys>(&text).map_err(|error| wrong(&error))?;
+    let found: Value = file::parse(&text).map_err(|error| wrong(&error))?;
     Ok(found.to_string())
 }

@@ -24,9 +24,7 @@ mod _native {
     use super::{Bound, PyModule, PyModuleMethods, PyResult};
 
     #[pymodule_export]
-    use super::adapt::{
-        ThresholdTable, adapt_fit, adapt_price, adapt_solve, adapt_thc_bytes, adapt_thc_nmse, lookup_table,
-    };
+    use super::adapt::{ThresholdTable, bytes_of, layerwise, lookup_table, table_error};
     #[pymodule_export]
     use super::asynchronous::{Model, ModelServer, default_shard};
     #[pymodule_export]

@@ -19,8 +19,10 @@ from rig import (
     backward,
     ddp,
     error_of,
+    expect_error,
     exact_mean,
     gradients,
+    refused,
     same_everywhere,
     server_of_all,
     wrap_model,
@@ -64,7 +66,6 @@ def check_measured_and_agreed() -> None:
     # Each gradient was timed by itself, though several travel in one bucket.
     assert {size for size, *_ in adaptive.table.rows()} == set(SIZES)
     assert any(len(layout.segments) > 1 for layout in hook._buckets.layouts.values())
-    assert 0 < adaptive.seconds < 60
     # What an embedded server has to choose from.
     names = [table.name for table in adaptive.tables]
     assert names[0] == "4/8" and {"2/4", "8/16"} <= set(names), names
@@ -147,58 +148,10 @@ def check_each_layer_gets_a_table() -> None:
         assert foretold / SIZE * 0.8 < error < foretold * 1.1, (index, error, foretold)
 
 
-def check_bytes_that_make_steps_longer_cost_more() -> None:
-    """Buckets of equal size, of which all but the last hide behind the backward pass."""
-    sizes = (300_000,) * 4
-    model, hook = wrap_model(
-        Weights(sizes), adapt={"threshold": False, "every": 4, "objective": "time"}, server={"tables": ["bits=2,lane=4", "bits=8"]}
-    )
-    adaptive = hook.adaptive
-    assert adaptive is not None and adaptive.prices is not None
-    told, spans = adaptive.prices.took, []
-
-    def took(carried: Any, seconds: float) -> None:
-        spans.append(seconds)
-        told(carried, 0.001 + 1e-8 * carried[adaptive._bucket["weights.0"]])
-
-    adaptive.prices.took = took  # type: ignore[method-assign]
-    chosen = 2 + adaptive.prices.steps(len(sizes))
-    for step in range(chosen + 2):
-        assert (hook.plan is None) == (step <= chosen)
-        backward(model, [scale * gradient for scale, gradient in zip((0.3, 1.0, 1.0, 1.0), gradients(step, sizes=sizes))])
-    assert len(spans) == chosen - 2 and min(spans) > 0
-    names = [f"weights.{index}" for index in range(len(sizes))]
-    assert len({adaptive._bucket[name] for name in names}) == len(sizes)
-    prices = adaptive._prices(names)
-    assert abs(prices[0] / 1e-8 - 1) < 1e-3 and all(abs(price / 1e-10 - 1) < 1e-3 for price in prices[1:]), prices
-    # So the last bucket, that of the first parameter, has few bytes, and the others lose the less for it.
-    assert hook.plan is not None and same(hook.plan.choices()) and hook.plan.error <= hook.plan.bound * (1 + 1e-6), str(hook.plan)
-    first, *others = hook.plan.choices().values()
-    assert first == "2/4" and "8/16" in others, str(hook.plan)
-    # Prices are kept in a checkpoint.
-    _, resumed = wrap_model(
-        Weights(sizes), adapt={"threshold": False, "every": 4, "objective": "time"}, server={"tables": ["bits=2,lane=4", "bits=8"]}
-    )
-    resumed.load_state_dict(hook.state_dict())
-    assert resumed.adaptive is not None and resumed.adaptive._prices(names) == prices
-
-
 def check_tables_whose_feedback_would_grow_are_not_chosen() -> None:
     coarse = "bits=1,granularity=1,fraction=1/32"
     model, hook = wrap_model(adapt={"threshold": False, "every": 10}, server={"tables": [coarse, "bits=2,lane=4"]})
     assert hook.adaptive is not None and [table.name for table in hook.adaptive.tables] == ["4/8", "2/4"]
-    for option in ({"choices": [4, "1/8"]}, {"fixed": {"*": 1}}, {"default": "1/8"}):
-        expect_error(thc.ConfigError, "more than half", lambda: rig.connected(hook.group, Weights((100,)), adapt=option))
-
-
-def check_fixed_tables() -> None:
-    model, hook = wrap_model(adapt={"threshold": False, "fixed": {"weights.0": "raw", "weights.[12]": "2/4"}, "every": 10},
-                          server={"tables": ["bits=2,lane=4"]}, feedback=False)
-    for step in range(12):
-        means = backward(model, gradients(step))
-        errors = [error_of([mean], [exact]) for mean, exact in zip(means, exact_mean(step))]
-        assert errors[0] < 1e-12 and errors[2] > 3 * errors[3] > 1e-4, errors
-    assert hook.plan is not None and list(hook.plan.choices().values())[:3] == ["raw", "2/4", "2/4"]
 
 
 def check_nothing_pays() -> None:
@@ -228,13 +181,6 @@ def check_checkpoint() -> None:
     for step in range(6):
         assert same_everywhere(backward(again, gradients(step)))
     assert len(resumed.plans) == len(hook.plans) + 1
-    state["adapt"]["choices"] = {"gone.weight": "4/8"}
-    try:
-        resumed.load_state_dict(state)
-    except thc.ConfigError as error:
-        assert "gone.weight" in str(error) and "not a parameter" in str(error), error
-    else:
-        raise AssertionError("an unknown layer was taken")
 
 
 def check_plan_is_printed() -> None:
@@ -243,15 +189,6 @@ def check_plan_is_printed() -> None:
         backward(model, gradients(step))
     text = str(hook.plan)
     assert all(f"weights.{i}" in text for i in range(4)) and "300000" in text and "%" in text, text
-
-
-def expect_error(kind: type[Exception], says: str, work: Any) -> None:
-    try:
-        work()
-    except kind as error:
-        assert says in str(error) and "\n" not in str(error), error
-    else:
-        raise AssertionError(f"no {kind.__name__} that says {says}")
 
 
 def check_mistakes_are_told() -> None:
@@ -263,25 +200,15 @@ def check_mistakes_are_told() -> None:
     expect_error(TypeError, "often", lambda: adaptive_model({"often": 3}))
     expect_error(thc.ConfigError, "every is 0", lambda: adaptive_model({"every": 0}))
     expect_error(thc.ConfigError, "even number", lambda: adaptive_model({"warmup": 3}))
-    expect_error(thc.ConfigError, "objective is 'speed'", lambda: adaptive_model({"objective": "speed"}))
     expect_error(thc.ConfigError, "give a thc.torch.Adapt", lambda: adaptive_model("yes"))
     expect_error(thc.ConfigError, "give the state the model", lambda: rig.connected(hook.group, adapt={}))
-    expect_error(thc.ConfigError, "default has the table 7", lambda: adaptive_model({"default": 7}))
-    expect_error(thc.ConfigError, "choices has the table 2/4", lambda: adaptive_model({"choices": ["2/4"]}))
-    expect_error(thc.ConfigError, "choices is empty", lambda: adaptive_model({"choices": []}))
-    expect_error(thc.ConfigError, "fixed names gone.*", lambda: adaptive_model({"fixed": {"gone.*": 4}}))
     expect_error(thc.ConfigError, f"on rank {SIZE - 1}: give all ranks the same", lambda: adaptive_model({"every": 5 + (RANK == SIZE - 1)}))
-    other = torch.nn.ParameterDict({f"r{RANK}": torch.nn.Parameter(torch.zeros(100))})
-    expect_error(thc.ConfigError, "rank 1 has another model", lambda: adaptive_model({}, other))
 
 
 def check_a_job_that_loses_is_refused() -> None:
     address, server = server_of_all({"policy": "best-effort"})
     group = rig.join(address)
     expect_error(thc.ConfigError, "loses nothing", lambda: thc.torch.wrap(ddp(Weights((100,))), group=group, compression=thc.torch.Compression(adapt=thc.torch.Adapt())))
-    group.close()
-    if server is not None:
-        server.kill()
 
 
 def check_ranks_with_different_plans_hear_of_it() -> None:
@@ -294,12 +221,8 @@ def check_ranks_with_different_plans_hear_of_it() -> None:
     if RANK == SIZE - 1:
         hook.adaptive.threshold = 0
         hook.adaptive._spans.clear()
-    try:
+    with refused(thc.MismatchError, "workers called different all-reduces", "different plans"):
         backward(model, gradients(99))
-    except thc.MismatchError as error:
-        assert "workers called different all-reduces" in str(error) and "different plans" in str(error), error
-    else:
-        raise AssertionError("nobody noticed")
 
 
 class DoublesFirst(torch.nn.Module):
@@ -338,6 +261,3 @@ def check_a_table_of_ones_own_is_refused() -> None:
     group = rig.join(address)
     expect_error(thc.ConfigError, "a table of one's own", lambda: rig.connected(group, Weights((100,)), adapt={}))
     expect_error(thc.ConfigError, "a table of one's own", lambda: wrap_model(Weights((100,)), adapt={}, server={"table": own}))
-    group.close()
-    if server is not None:
-        server.kill()

@@ -21,9 +21,8 @@ from rig import (
     exact_mean,
     gradients,
     is_compressed,
-    join,
     same_everywhere,
-    server_of_all,
+    served,
     wrap_model,
 )
 from servers import ParameterServer
@@ -58,8 +57,7 @@ def steps_until(over: Callable[[], bool], step: Callable[[int], None], first: in
 
 
 def check_a_server_that_is_back_is_taken_back() -> None:
-    address, server = server_of_all()
-    group = join(address, timeout=1.5)
+    server, group = served(timeout=1.5)
     model, hook = wrap_model(Weights(SIZES), group=group)
 
     def step(number: int) -> None:
@@ -76,21 +74,17 @@ def check_a_server_that_is_back_is_taken_back() -> None:
             for _ in range(3):
                 number = steps_until(lambda: hook.fallback_active, step, number)
             if server is not None:
-                server = ParameterServer({"workers": SIZE}, listen=address)
+                server = ParameterServer({"workers": SIZE}, listen=group.ps)
             number = steps_until(lambda: not hook.fallback_active, step, number)
             means = backward(model, gradients(number, sizes=SIZES))
             assert same_everywhere(means) and is_compressed(error_of(means, exact_mean(number, SIZES))), "and used"
             assert hook.error is None
         told = [line for line in messages.lines if "is back" in line]
         assert len(told) == (2 if RANK == 0 else 0), messages.lines
-    group.close()
-    if server is not None:
-        server.kill()
 
 
 def check_two_models_and_a_backup_of_one_group_take_it_back() -> None:
-    address, server = server_of_all()
-    group = join(address, timeout=1.5)
+    server, group = served(timeout=1.5)
     made = [wrap_model(Weights(SIZES), group=group) for _ in range(2)]
     plain = torch.nn.Linear(64, 64)
     optimizer = torch.optim.SGD(plain.parameters(), 0.01)
@@ -116,11 +110,8 @@ def check_two_models_and_a_backup_of_one_group_take_it_back() -> None:
             server.kill()
         number = steps_until(lambda: all(active()), step, 1)
         if server is not None:
-            server = ParameterServer({"workers": SIZE}, listen=address)
+            server = ParameterServer({"workers": SIZE}, listen=group.ps)
         number = steps_until(lambda: not any(active()), step, number)
         for _ in range(3):
             number = steps_until(lambda: not any(active()), step, number)
     assert same_everywhere(list(plain.parameters()))
-    group.close()
-    if server is not None:
-        server.kill()

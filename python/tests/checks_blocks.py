@@ -16,12 +16,8 @@ from rig import (
     SIZE,
     Weights,
     backward,
-    ddp,
     error_of,
-    everywhere,
-    join,
     same_everywhere,
-    server_of_all,
     wrap_model,
 )
 from torch import nn
@@ -32,8 +28,6 @@ SIZES = (200_000, 700, 100, 60_000, 300, 90_000)
 """Large parameters, and small ones between them."""
 SIZE_OF = (1.0, 30.0, 1e-3, 1e-4, 0.01, 0.3)
 """How large their gradients are."""
-EXACT = 1e-5
-"""Error of what travels as it is: 32-bit integers, of parameters that are packed together."""
 BOUND = COMPRESSED[1]
 
 
@@ -91,27 +85,6 @@ class Adapted(nn.Module):
         return torch.tanh(self.frozen(x) + (x @ self.a.T) @ self.b.T)
 
 
-class Gated(nn.Module):
-    """A block whose gate and shift are zero at first, as in ReZero and adaLN-zero, and an output layer that is."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.inner, self.out = nn.Linear(width, width), nn.Linear(width, width)
-        self.gate, self.shift = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(width))
-        nn.init.zeros_(self.out.weight)
-        nn.init.zeros_(self.out.bias)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.gate * torch.tanh(self.inner(x) + self.shift) + self.out(x) * self.shift
-
-
-def exact_means(model: nn.Module, loss: torch.Tensor) -> list[torch.Tensor]:
-    """What process groups would make of the gradients."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    gradients = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
-    return [_mean(gradient) for gradient in gradients]
-
-
 def _mean(value: torch.Tensor) -> torch.Tensor:
     mean = value.clone()
     dist.all_reduce(mean)
@@ -155,99 +128,4 @@ def check_lora_from_its_first_steps() -> None:
     _train(nn.Sequential(*[Adapted(320) for _ in range(3)]), 320, 4, device="torch")
 
 
-def check_gates_that_are_zero_at_first() -> None:
-    torch.manual_seed(0)
-    _train(nn.Sequential(*[Gated(96) for _ in range(3)]), 96, 12)
-
-
-class Branches(nn.Module):
-    """Branches of equal shape, of which each rank uses another one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.branches = nn.ModuleList([nn.Linear(64, 64) for _ in range(4)])
-
-    def forward(self, x: torch.Tensor, which: int) -> torch.Tensor:
-        return self.branches[which](x)
-
-
-def check_branches_that_are_used_late() -> None:
-    """Each parameter's error is small when it is used for the first time, and its mean zero while nobody uses it. Ranks that do not use it
-    add errors of the size of those that do: with one of SIZE ranks, the error is SIZE times that of equal gradients."""
-    torch.manual_seed(0)
-    net = Branches()
-    model = thc.torch.wrap(ddp(net, find_unused_parameters=True), join=thc.Join(timeout=20, join_timeout=20))
-    rig._made.append(thc.torch.hook_of(model).group)
-    optimizer = torch.optim.AdamW(net.parameters(), 1e-3)
-    for step in range(24):
-        x = torch.randn(16, 64, generator=torch.Generator().manual_seed(100 * step + RANK))
-        which = (step // 3 + RANK) % 4
-        want = exact_means(net, net(x, which).square().mean())
-        optimizer.zero_grad()
-        model(x, which).square().mean().backward()
-        for (name, parameter), exact in zip(net.named_parameters(), want):
-            mean = torch.zeros_like(exact) if parameter.grad is None else parameter.grad
-            assert error_of([mean], [exact]) < SIZE * BOUND if exact.any() else not mean.any(), (step, name)
-        optimizer.step()
-
-
 # What else holds.
-
-
-def check_a_step_that_is_not_finite() -> None:
-    model, hook = wrap_model(Weights(SIZES), feedback=False)
-    bad = gradients(0)
-    for gradient in bad:
-        gradient[5] = float("nan") if RANK == 0 else 1.0
-    backward(model, bad)
-    assert hook.skipped
-    means = backward(model, gradients(1))
-    assert max(errors(means, 1)) < BOUND and same_everywhere(means)
-
-
-def check_what_is_left_out_stays_exact() -> None:
-    for options in ({"exclude": "*.0"}, {"min_size": 1000}, {"exclude": ["*.0", "*.5"]}):
-        model, hook = wrap_model(Weights(SIZES), feedback=False, **options)
-        for step in range(3):
-            means = backward(model, gradients(step))
-            for name, error in zip([f"weights.{index}" for index in range(len(SIZES))], errors(means, step)):
-                exact = not hook._buckets.compresses(name, means[int(name[-1])].numel())
-                assert error < 1e-4 if exact else 2e-4 < error < BOUND, (options, step, name, error)
-
-
-def check_half_precision_and_devices() -> None:
-    """Where gradients are compressed makes no bit of difference, f16 comes out as accurate as it is."""
-    host, _ = wrap_model(Weights(SIZES), feedback=False, server={"seed": 77})
-    device, hook = wrap_model(Weights(SIZES), feedback=False, server={"seed": 77}, device="torch")
-    half, _ = wrap_model(Weights(SIZES, torch.float16), feedback=False)
-    for step in range(3):
-        mine = gradients(step)
-        means, others = backward(host, mine), backward(device, mine)
-        assert all(torch.equal(a, b) for a, b in zip(means, others)), step
-        short = backward(half, [g.half() for g in mine])
-        assert short[0].dtype == torch.float16 and same_everywhere(short)
-        assert error_of([short[0]], [mean_of(step)[0]]) < BOUND
-    assert hook.device is not None and hook.device.where != "cpu"
-
-
-def check_a_loss_and_a_server_that_is_back() -> None:
-    address, server = server_of_all()
-    group = join(address, timeout=1.5)
-    model, hook = wrap_model(Weights(SIZES), group=group, feedback=False)
-    for step in range(2):
-        backward(model, gradients(step))
-    if server is not None:
-        server.kill()
-    means = backward(model, gradients(2))
-    assert all(everywhere(hook.fallback_active)) and max(errors(means, 2)) < 1e-9
-    if server is not None:
-        from servers import ParameterServer
-
-        server = ParameterServer({"workers": SIZE}, listen=address)
-    rig.dist.barrier()
-    assert hook.resume()
-    means = backward(model, gradients(3))
-    assert 1e-4 < max(errors(means, 3)) < BOUND and same_everywhere(means)
-    group.close()
-    if server is not None:
-        server.kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ import thc.torch
 import torch
 import torch.distributed as dist
 from checks_training import loss_of, network
-from rig import RANK, SIZE, ddp, everywhere, loses, join, same_everywhere, server_of_all
+from rig import RANK, SIZE, ddp, everywhere, loses, same_everywhere, served
 
 
 def loop_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> thc.torch.Overlap:
@@ -130,7 +129,6 @@ def check_a_local_update_is_the_optimizers_and_leaves_no_trace() -> None:
             assert torch.allclose(p, q, atol=1e-6)
             for key, value in optimizer.state[p].items():
                 assert torch.allclose(torch.as_tensor(value), torch.as_tensor(reference.state[q][key]), atol=1e-6), key
-        loop.group.close()
 
 
 def check_hooks_of_the_step_are_called_once_for_each_mean() -> None:
@@ -144,26 +142,6 @@ def check_hooks_of_the_step_are_called_once_for_each_mean() -> None:
     assert called == ["before", "after"] * 4, called
     loop.settle()
     assert called == ["before", "after"] * 5, called
-    loop.group.close()
-
-
-def check_ddp_schedulers_clipping_accumulation() -> None:
-    model = ddp(network(), gradient_as_bucket_view=True)
-    optimizer = torch.optim.SGD(model.parameters(), 0.04, momentum=0.9)
-    loop = loop_of(model, optimizer)
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 20, 0.5)
-    before = loss(model.module)
-    for step in range(50):
-        optimizer.zero_grad()
-        with model.no_sync():
-            (loss_of(model, 2 * step) / 2).backward()
-        (loss_of(model, 2 * step + 1) / 2).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        loop.step()
-        scheduler.step()
-    loop.settle()
-    assert loss(model.module) < 0.5 * before and same_everywhere(list(model.parameters()))
-    assert optimizer.param_groups[0]["lr"] == 0.04 / 4
 
 
 def check_a_scaler() -> None:
@@ -188,40 +166,10 @@ def check_a_scaler() -> None:
     assert loss(model) < 0.7 * before and same_everywhere(list(model.parameters()))
 
 
-def check_models_of_one_group() -> None:
-    """Each has error feedback of its own."""
-    one = network()
-    first = loop_of(one, torch.optim.SGD(one.parameters(), 0.1))
-    two = torch.nn.Sequential(torch.nn.Linear(64, 8))
-    optimizer = torch.optim.SGD(two.parameters(), 0.1)
-    second = thc.torch.overlap(two, optimizer, group=first.group)
-    train(one, first, 0, 3)
-    train(two, second, 0, 3)
-    first.settle()
-    second.settle()
-    assert same_everywhere([*one.parameters(), *two.parameters()]) and len(first.group.save_feedback()) == 2
-
-
-def check_not_finite_without_a_scaler() -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    loop = loop_of(model, optimizer)
-    train(model, loop, 0, 3)
-    optimizer.zero_grad()
-    value = loss_of(model, 3)
-    (value * float("nan") if RANK == 0 else value).backward()
-    loop.step()
-    train(model, loop, 4, 6)
-    loop.settle()
-    assert loop.skipped == 1, "the step after it begins where all are finite"
-    assert all(bool(torch.isfinite(p).all()) for p in model.parameters()) and same_everywhere(list(model.parameters()))
-
-
 def check_a_lost_server() -> None:
     """On one rank, at any call: all go on through the process group with the same common parameters, and back when it is there again."""
     for lost in range(1, 6):
-        address, server = server_of_all()
-        group = join(address, timeout=1.5)
+        server, group = served(timeout=1.5)
         model = network()
         optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
         loop = thc.torch.overlap(model, optimizer, group=group)
@@ -241,65 +189,6 @@ def check_a_lost_server() -> None:
             train(model, loop, 40, 44)
             loop.settle()
             assert same_everywhere(list(model.parameters())) and group.stats().calls > 4
-        group.close()
-        if server is not None:
-            server.kill()
-
-
-def check_a_lost_server_raises_without_fallback() -> None:
-    address, server = server_of_all()
-    group = join(address, timeout=1.5)
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), 0.05)
-    loop = thc.torch.overlap(model, optimizer, group=group, fallback=False)
-    train(model, loop, 0, 2)
-    loop.settle()
-    dist.barrier()
-    if server is not None:
-        server.kill()
-    try:
-        train(model, loop, 2, 6)
-    except (thc.SessionError, thc.NetworkError):
-        pass
-    else:
-        raise AssertionError("nothing was told")
-    group.close()
-
-
-def check_waiting_is_measured() -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), 0.05)
-    loop = loop_of(model, optimizer)
-    for step in range(6):
-        train(model, loop, step, step + 1)
-        time.sleep(0.03)  # what a larger model would compute
-    loop.settle()
-    training = loop.group.training
-    assert training.steps == 5 and training.computing > 0
-    assert training.waited >= 0
-
-
-def check_checkpoint() -> None:
-    """A run that settles, saves and goes on elsewhere ends with the bits of one that settles and goes on."""
-
-    def begin() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
-        model = network()
-        return model, torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
-
-    model, optimizer = begin()
-    loop = loop_of(model, optimizer, feedback=False)
-    train(model, loop, 0, 5)
-    loop.settle()
-    saved = {name: p.detach().clone() for name, p in model.state_dict().items()}, optimizer.state_dict()
-    again, other = begin()
-    again.load_state_dict(saved[0])
-    other.load_state_dict(saved[1])
-    second = loop_of(again, other, feedback=False)
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters()))
-    train(again, second, 5, 8)
-    second.settle()
-    assert loss(again) < 1.0 and all(everywhere(second.steps == 3))
-    assert same_everywhere(list(again.parameters()))
 
 
 def check_a_checkpoint_has_error_feedback() -> None:
@@ -338,27 +227,6 @@ def check_a_checkpoint_has_error_feedback() -> None:
         assert gap < 1e-3 if loaded else gap > 0.02, (loaded, gap)
         for (name, p), q in zip(again.named_parameters(), parameters.values()):
             assert not torch.equal(p, q) and float((p.detach() - q).norm()) < 0.5 * float(q.norm()), name
-        second.group.close()
-
-
-def check_a_checkpoint_has_choices() -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
-    options = {"adapt": {"every": 4, "threshold": False}}
-    loop = loop_of(model, optimizer, **options)
-    train(model, loop, 0, 16)
-    saved = loop.state_dict()
-    assert loop.plans
-    again = network()
-    other = torch.optim.SGD(again.parameters(), 0.05, momentum=0.9)
-    second = loop_of(again, other, **options)
-    second.load_state_dict(saved)
-    again.load_state_dict(model.state_dict())
-    assert [plan.choices() for plan in second.plans] == [plan.choices() for plan in loop.plans]
-    train(again, second, 16, 24)
-    second.settle()
-    assert len(second.plans) > len(loop.plans) and second.plans[-1].step > loop.plans[-1].step
-    assert same_everywhere(list(again.parameters())) and second.steps == 24
 
 
 def check_parameters_are_frozen_unfrozen_and_added() -> None:

@@ -11,9 +11,8 @@ import thc
 import thc.torch
 import torch
 import torch.distributed as dist
-from rig import RANK, SIZE, error_of, is_compressed
+from rig import RANK, SIZE, error_of, is_compressed, refused
 
-OLD = "not run: this torch has no FSDP2 with hooks of one's own (2.7 or newer has)"
 
 
 def fsdp() -> Any:
@@ -23,6 +22,9 @@ def fsdp() -> Any:
     except ImportError:
         return None
     return fully_shard if hasattr(FSDPModule, "set_all_reduce_hook") else None
+
+
+NOT_RUN = "" if fsdp() else "not run: this torch has no FSDP2 with hooks of one's own (2.7 or newer has)"
 
 
 def network(dtype: torch.dtype = torch.float32) -> torch.nn.Sequential:
@@ -50,20 +52,28 @@ def exact() -> list[torch.Tensor]:
     return [torch.stack(column).mean(0) for column in zip(*means)]
 
 
-def sharded_model(**compression: Any) -> tuple[torch.nn.Module, Any]:
-    model, both = network(), mesh()
-    for layer in (model[0], model[2]):
-        fsdp()(layer, mesh=both["shard"])
-    fsdp()(model, mesh=both["shard"])
-    kind = thc.torch.Compression(**(compression or {"feedback": True}))
-    made = thc.torch.replicate(model, both.get_group("replicate"), compression=kind, join=thc.Join(timeout=20, join_timeout=20))
+def sharded(model: Any, over: Any, **policy: Any) -> Any:
+    """The model, each of its layers sharded over a mesh."""
+    for layer in (model[0], model[2], model):
+        fsdp()(layer, mesh=over, **policy)
+    return model
+
+
+def replicated(model: torch.nn.Module, both: Any, **options: Any) -> Any:
+    """What averages a sharded model over its replicas."""
+    join = {} if options.keys() & {"group", "over"} else {"join": thc.Join(timeout=20, join_timeout=20)}
+    made = thc.torch.replicate(model, both.get_group("replicate"), **{"compression": thc.torch.Compression(feedback=True), **join, **options})
     rig._made.append(made.group)
-    return model, made
+    return made
 
 
-def check_the_mean_over_replicas_and_shards() -> str | None:
-    if fsdp() is None:
-        return OLD
+def sharded_model(**options: Any) -> tuple[torch.nn.Module, Any]:
+    both = mesh()
+    model = sharded(network(), both["shard"])
+    return model, replicated(model, both, **options)
+
+
+def check_the_mean_over_replicas_and_shards() -> None:
     model, made = sharded_model()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     model(inputs(RANK)).square().mean().backward()
@@ -75,31 +85,11 @@ def check_the_mean_over_replicas_and_shards() -> str | None:
     every: list[Any] = [None] * SIZE
     dist.all_gather_object(every, [p.full_tensor().sum().item() for p in model.parameters()])
     assert all(each == every[0] for each in every)
-    return None
 
 
-def check_the_published_method() -> str | None:
-    if fsdp() is None:
-        return OLD
-    model, made = sharded_model(method="thc-paper")
-    assert made.group.method == "thc-paper"
-    model(inputs(RANK)).square().mean().backward()
-    whole = [p.grad.full_tensor() for p in model.parameters()]
-    assert is_compressed(error_of([g.reshape(-1) for g in whole], [g.reshape(-1) for g in exact()]))
-    assert all(kept.any() for kept in made.state_dict()["feedback"].values())
-    return None
-
-
-def check_replicas_need_no_server() -> str | None:
+def check_replicas_need_no_server() -> None:
     """The process group of the replicas adds up sums in lanes, of each pair of them its own."""
-    if fsdp() is None:
-        return OLD
-    model, both = network(), mesh()
-    for layer in (model[0], model[2]):
-        fsdp()(layer, mesh=both["shard"])
-    fsdp()(model, mesh=both["shard"])
-    made = thc.torch.replicate(model, both.get_group("replicate"), over="process-group", compression=thc.torch.Compression(feedback=True))
-    rig._made.append(made.group)
+    model, made = sharded_model(over="process-group")
     assert isinstance(made.group, thc.torch.CollectiveGroup) and made.group.workers == SIZE // 2
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     model(inputs(RANK)).square().mean().backward()
@@ -115,12 +105,9 @@ def check_replicas_need_no_server() -> str | None:
         mine[0] = float("nan")
     model(mine).square().mean().backward()
     assert made.skipped and all(bool(torch.isnan(p.grad.full_tensor()).any()) for p in model.parameters())
-    return None
 
 
-def check_not_finite_on_one_replica() -> str | None:
-    if fsdp() is None:
-        return OLD
+def check_not_finite_on_one_replica() -> None:
     model, made = sharded_model()
     mine = inputs(RANK)
     if RANK == 0:
@@ -134,27 +121,15 @@ def check_not_finite_on_one_replica() -> str | None:
     assert not made.skipped
     whole = [p.grad.full_tensor().reshape(-1) for p in model.parameters()]
     assert is_compressed(error_of(whole, [g.reshape(-1) for g in exact()]))
-    return None
 
 
-def check_mistakes_are_told() -> str | None:
-    if fsdp() is None:
-        return OLD
+def check_mistakes_are_told() -> None:
     both = mesh()
     for wrong, says in ((network(), "thc.torch.wrap"), (fsdp()(network(), mesh=both), 'mesh["shard"]')):
-        try:
+        with refused(thc.ConfigError, says):
             thc.torch.replicate(wrong, both.get_group("replicate"))
-        except thc.ConfigError as error:
-            assert says in str(error), error
-        else:
-            raise AssertionError(f"{says}: was not refused")
-    try:
+    with refused(TypeError, "thc.torch.replicate"):
         thc.torch.wrap(fsdp()(network(), mesh=both["shard"]))
-    except TypeError as error:
-        assert "thc.torch.replicate" in str(error), error
-    else:
-        raise AssertionError("wrap took a sharded model")
-    return None
 
 
 class Choosing(torch.nn.Module):
@@ -172,8 +147,7 @@ class Choosing(torch.nn.Module):
 def choosing_model() -> tuple[Any, Any]:
     model, both = Choosing(), mesh()
     fsdp()(model, mesh=both["shard"])
-    made = thc.torch.replicate(model, both.get_group("replicate"), compression=thc.torch.Compression(feedback=True), join=thc.Join(timeout=20, join_timeout=20))
-    rig._made.append(made.group)
+    made = replicated(model, both)
     return model, made
 
 
@@ -198,10 +172,8 @@ def is_close(found: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> 
     return is_compressed(error_of([g.reshape(-1) for g in found.values()], [exact[name].reshape(-1) for name in found]))
 
 
-def check_parameters_without_gradients() -> str | None:
+def check_parameters_without_gradients() -> None:
     """Layers of equal size take turns: what compression has lost of one's gradient is never added to that of another."""
-    if fsdp() is None:
-        return OLD
     model, made = choosing_model()
     mine = inputs(RANK)[:, :95]
     lost: dict[str, float] = {}
@@ -226,13 +198,10 @@ def check_parameters_without_gradients() -> str | None:
     exact = torch.cat([g.reshape(-1) for g in exact_of([1]).values()])
     once, often = error_of([found], [exact]), error_of([summed / steps], [exact])
     assert often < once / 10, (once, often)
-    return None
 
 
-def check_a_checkpoint_has_error_feedback() -> str | None:
+def check_a_checkpoint_has_error_feedback() -> None:
     """What a mean lacks is kept: of this step, and of those before if it was loaded."""
-    if fsdp() is None:
-        return OLD
     both, mine = mesh(), inputs(RANK)[:, :95]
 
     def over_replicas(flat: torch.Tensor) -> torch.Tensor:
@@ -258,13 +227,10 @@ def check_a_checkpoint_has_error_feedback() -> str | None:
             before, after = (over_replicas(feedback[name])[: len(found)] for feedback in (saved["feedback"], kept))
             gap = float((found + after - before - wanted).norm() / wanted.norm())
             assert gap < 1e-3 if loaded else gap > 0.02, (name, loaded, gap)
-    return None
 
 
-def check_gradients_are_accumulated() -> str | None:
+def check_gradients_are_accumulated() -> None:
     """Each backward pass adds its mean, whatever parameters it uses; FSDP may add gradients up before."""
-    if fsdp() is None:
-        return OLD
     model, made = choosing_model()
     mine = inputs(RANK)[:, :95]
     for last in ([0, 1, 2], [0], [1, 2]):
@@ -284,13 +250,10 @@ def check_gradients_are_accumulated() -> str | None:
         every: list[Any] = [None] * SIZE
         dist.all_gather_object(every, {name: g.double().sum().item() for name, g in full_tensors(model).items()})
         assert all(each == every[0] for each in every), last
-    return None
 
 
-def check_tensor_parallelism() -> str | None:
+def check_tensor_parallelism() -> None:
     """A mesh of three dimensions: two replicas of a module that two ranks compute together."""
-    if fsdp() is None:
-        return OLD
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -302,8 +265,7 @@ def check_tensor_parallelism() -> str | None:
             model[0].bias.add_(1.0)
     parallelize_module(model, all_three["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
     fsdp()(model, mesh=all_three["shard"])
-    made = thc.torch.replicate(model, all_three.get_group("replicate"), compression=thc.torch.Compression(feedback=True), join=thc.Join(timeout=20, join_timeout=20))
-    rig._made.append(made.group)
+    made = replicated(model, all_three)
     model(inputs(replica)).square().mean().backward()
     found = [p.grad.full_tensor() for p in model.parameters()]
     means = []
@@ -313,12 +275,9 @@ def check_tensor_parallelism() -> str | None:
         means.append([p.grad.double() for p in plain.parameters()])
     exact = [torch.stack(column).mean(0).reshape(-1) for column in zip(*means)]
     assert is_compressed(error_of([g.reshape(-1) for g in found], exact))
-    return None
 
 
-def check_replicas_begin_alike() -> str | None:
-    if fsdp() is None:
-        return OLD
+def check_replicas_begin_alike() -> None:
     both = mesh()
     model = network()
     model.register_buffer("seen", torch.full((3,), float(RANK)))
@@ -327,27 +286,19 @@ def check_replicas_begin_alike() -> str | None:
             for p in model.parameters():
                 p.mul_(3.0)
     fsdp()(model, mesh=both["shard"])
-    made = thc.torch.replicate(model, both.get_group("replicate"), compression=thc.torch.Compression(feedback=True), join=thc.Join(timeout=20, join_timeout=20))
-    rig._made.append(made.group)
+    made = replicated(model, both)
     for p, own in zip(model.parameters(), network().parameters()):
         assert torch.equal(p.full_tensor(), own)
     assert model.seen.tolist() == [float(both.get_local_rank("shard"))] * 3
     with torch.device("meta"):
         empty = network()
     fsdp()(empty, mesh=both["shard"])
-    try:
+    with refused(thc.ConfigError, "to_empty"):
         thc.torch.replicate(empty, both.get_group("replicate"))
-    except thc.ConfigError as error:
-        assert "to_empty" in str(error), error
-    else:
-        raise AssertionError("parameters that are nowhere were taken")
-    return None
 
 
-def check_the_backward_pass_goes_on_meanwhile() -> str | None:
+def check_the_backward_pass_goes_on_meanwhile() -> None:
     """No call begins before the backward pass has come to the inputs, and it comes there without."""
-    if fsdp() is None:
-        return OLD
     model, made = sharded_model()
     came, began = threading.Event(), []
     allreduce = made.group.allreduce
@@ -364,13 +315,10 @@ def check_the_backward_pass_goes_on_meanwhile() -> str | None:
     assert began and all(began)
     whole = [p.grad.full_tensor().reshape(-1) for p in model.parameters()]
     assert is_compressed(error_of(whole, [g.reshape(-1) for g in exact()]))
-    return None
 
 
-def check_a_lost_server() -> str | None:
+def check_a_lost_server() -> None:
     """Gradients go through the process group, exactly, until the replicas resume."""
-    if fsdp() is None:
-        return OLD
     model, made = sharded_model()
 
     def error() -> float:
@@ -385,28 +333,19 @@ def check_a_lost_server() -> str | None:
     undo()
     assert made.resume() and not made.fallback_active
     assert 1e-7 < error() < 0.2
-    return None
 
 
-def check_gradients_that_are_taken_at_once() -> str | None:
+def check_gradients_that_are_taken_at_once() -> None:
     """By a hook on accumulated gradients, as optimizers in the backward pass have it: the mean is there when it is called."""
-    if fsdp() is None:
-        return OLD
     model, made = sharded_model()
     for p in model.parameters():
         p.register_post_accumulate_grad_hook(lambda p: None)
-    try:
+    with refused(thc.ConfigError, "as soon as it is accumulated"):
         model(inputs(RANK)).square().mean().backward()
-        raise AssertionError("an error was due")
-    except thc.ConfigError as error:
-        assert "as soon as it is accumulated" in str(error), error
-    return None
 
 
-def check_gradients_that_fsdp_divides_after_its_hook() -> str | None:
+def check_gradients_that_fsdp_divides_after_its_hook() -> None:
     """They travel when the backward pass is over: FSDP would divide a mean that is added before."""
-    if fsdp() is None:
-        return OLD
     model, made = sharded_model()
     shards = made._shards
     for shard in shards:
@@ -414,13 +353,10 @@ def check_gradients_that_fsdp_divides_after_its_hook() -> str | None:
     model(inputs(RANK)).square().mean().backward()
     found = [p.grad.full_tensor().reshape(-1) for p in model.parameters()]
     assert is_compressed(error_of(found, [g.reshape(-1) for g in exact()])) and made.group.stats().calls == 4
-    return None
 
 
-def check_a_backward_pass_that_breaks_off() -> str | None:
+def check_a_backward_pass_that_breaks_off() -> None:
     """The next one is as if it had not been."""
-    if fsdp() is None:
-        return OLD
     model, made = sharded_model()
     mine = inputs(RANK).requires_grad_()
 
@@ -433,21 +369,14 @@ def check_a_backward_pass_that_breaks_off() -> str | None:
     except ValueError:
         pass
     handle.remove()
-    again, other = network(), mesh()
-    for layer in (again[0], again[2]):
-        fsdp()(layer, mesh=other["shard"])
-    fsdp()(again, mesh=other["shard"])
-    second = thc.torch.replicate(again, other.get_group("replicate"), group=made.group, compression=thc.torch.Compression(feedback=True))
+    again, second = sharded_model(group=made.group)
     again(inputs(RANK)).square().mean().backward()
     whole = [p.grad.full_tensor().reshape(-1) for p in again.parameters()]
     assert is_compressed(error_of(whole, [g.reshape(-1) for g in exact()])) and not second.skipped
-    return None
 
 
-def check_the_loss_is_that_of_native_hsdp() -> str | None:
+def check_the_loss_is_that_of_native_hsdp() -> None:
     """With AdamW, in f32 and with gradients reduced in bf16."""
-    if fsdp() is None:
-        return OLD
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
     generator = torch.Generator().manual_seed(9)
@@ -455,14 +384,10 @@ def check_the_loss_is_that_of_native_hsdp() -> str | None:
     for policy in ({}, {"mp_policy": MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)}):
         ends = []
         for native in (True, False):
-            model, both = network(), mesh()
-            over = both if native else both["shard"]
-            for layer in (model[0], model[2]):
-                fsdp()(layer, mesh=over, **policy)
-            fsdp()(model, mesh=over, **policy)
+            both = mesh()
+            model = sharded(network(), both if native else both["shard"], **policy)
             if not native:
-                made = thc.torch.replicate(model, both.get_group("replicate"), join=thc.Join(timeout=20, join_timeout=20))
-                rig._made.append(made.group)
+                replicated(model, both, compression=thc.torch.Compression())
             optimizer, last = torch.optim.AdamW(model.parameters(), 1e-3), []
             for step in range(60):
                 x = torch.randn(32, 96, generator=torch.Generator().manual_seed(100 * step + RANK))
@@ -475,13 +400,10 @@ def check_the_loss_is_that_of_native_hsdp() -> str | None:
             dist.all_reduce(mean)
             ends.append(mean.item() / SIZE)
         assert abs(ends[1] / ends[0] - 1) < 0.02, (policy, ends)
-    return None
 
 
-def check_the_server_of_the_environment() -> str | None:
+def check_the_server_of_the_environment() -> None:
     """Each shard has the next job of the server that THC_PS names, and a second model of the same shards the same ones."""
-    if fsdp() is None:
-        return OLD
     address, server = rig.server_of_all(*[{"workers": SIZE // 2}] * 2)
     os.environ.update({"THC_PS": address, "THC_COOKIE": str(rig.COOKIE)})
     try:
@@ -489,7 +411,7 @@ def check_the_server_of_the_environment() -> str | None:
         for _ in range(2):
             model = network()
             fsdp()(model, mesh=both["shard"])
-            made = thc.torch.replicate(model, both.get_group("replicate"), compression=thc.torch.Compression(feedback=True), join=thc.Join(timeout=20, join_timeout=20))
+            made = replicated(model, both)
             model(inputs(RANK)).square().mean().backward()
             found = [p.grad.full_tensor().reshape(-1) for p in model.parameters()]
             assert is_compressed(error_of(found, [g.reshape(-1) for g in exact()]))
@@ -501,6 +423,3 @@ def check_the_server_of_the_environment() -> str | None:
         for name in ("THC_PS", "THC_COOKIE"):
             del os.environ[name]
     dist.barrier()
-    if server is not None:
-        server.kill()
-    return None

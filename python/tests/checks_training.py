@@ -99,53 +99,6 @@ def check_grad_scaler() -> None:
     assert not hook.skipped
 
 
-def check_clipping() -> None:
-    """The norm is that of the mean, the same on all ranks."""
-    model, _ = wrap_model(network())
-    optimizer = torch.optim.SGD(model.parameters(), 0.3)
-    norms = []
-
-    def step(number: int) -> None:
-        optimizer.zero_grad()
-        loss_of(model, number).backward()
-        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5))
-        optimizer.step()
-
-    learns(model, step, 60)
-    assert same_everywhere([torch.stack(norms)])
-
-
-def check_several_param_groups() -> None:
-    model, _ = wrap_model(network())
-    weights = [p for p in model.parameters() if p.dim() > 1]
-    biases = [p for p in model.parameters() if p.dim() == 1]
-    optimizer = torch.optim.AdamW([{"params": weights, "weight_decay": 0.01}, {"params": biases, "lr": 1e-2, "weight_decay": 0.0}], 3e-3)
-
-    def step(number: int) -> None:
-        optimizer.zero_grad()
-        loss_of(model, number).backward()
-        optimizer.step()
-
-    learns(model, step)
-
-
-def check_accumulation() -> None:
-    """Three backward passes a step, the last of which communicates."""
-    model, hook = wrap_model(network())
-    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
-
-    def step(number: int) -> None:
-        optimizer.zero_grad()
-        with model.no_sync():
-            for part in range(2):
-                (loss_of(model, 3 * number + part) / 3).backward()
-        (loss_of(model, 3 * number + 2) / 3).backward()
-        optimizer.step()
-
-    learns(model, step, 30)
-    assert hook.steps == 30
-
-
 class Twice(torch.nn.Module):
     """Uses its first layer twice, which DDP takes with a static graph, and in a checkpoint."""
 
@@ -173,32 +126,6 @@ def check_static_graph() -> None:
         optimizer.step()
 
     learns(model, step)
-
-
-class Routed(torch.nn.Module):
-    """A layer more in odd steps: in others its parameters are unused."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body, self.extra = network(), torch.nn.Linear(OUT, OUT)
-        self.calls = 0
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.calls += self.training and torch.is_grad_enabled()
-        y = self.body(x)
-        return y + 0.1 * self.extra(y) if self.calls % 2 else y
-
-
-def check_find_unused_parameters() -> None:
-    model, _ = wrap_model(Routed(), {"find_unused_parameters": True})
-    optimizer = torch.optim.SGD(model.parameters(), 0.3)
-
-    def step(number: int) -> None:
-        optimizer.zero_grad()
-        loss_of(model, number).backward()
-        optimizer.step()
-
-    learns(model, step, 60)
 
 
 def check_compiled() -> None:
@@ -233,18 +160,3 @@ def check_a_subgroup() -> None:
     rig._made.append(rig.thc.torch.hook_of(model).group)
     means = backward(model, gradients(1, sizes=(50_000,)))
     assert same_everywhere(means) and is_compressed(error_of(means, exact_mean(1, (50_000,))))
-
-
-def check_an_optimizer_sharded_over_ranks() -> None:
-    """An optimizer sharded over ranks works on what the hook leaves, like any other."""
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-
-    model, _ = wrap_model(network())
-    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=3e-3)
-
-    def step(number: int) -> None:
-        optimizer.zero_grad()
-        loss_of(model, number).backward()
-        optimizer.step()
-
-    learns(model, step)

@@ -176,8 +176,7 @@ def compress(
     draw = (_draws(run, numbers) | 0x3F80_0000).to(torch.int32).view(torch.float32)
     up = draw < threshold
     values = torch.where(up, (found >> 16) & 0xFF, (found >> 8) & 0xFF)
-    told = values if grid.tells_values else (found & 0xFF) + up.to(torch.int32)
-    packed[run.indices : run.indices + padded * grid.width // 8] = _pack(told, grid.width)
+    packed[run.indices : run.indices + padded * grid.width // 8] = _pack((found & 0xFF) + up.to(torch.int32), grid.width)
     if fed is None:
         return
     point = values.float()
@@ -196,43 +195,14 @@ def decompress(run: Run, sums: torch.Tensor, grid: Grid | None, numbers: Numbers
         mean = mean.float().reshape(run.count, run.size)
         _store(run, x, torch.where(numbers.raw[place].unsqueeze(1) == 0, torch.zeros_like(mean), mean))
         return
-    per_packet = 512 if grid.lane == 16 and not grid.tells_values else 1024
-    if grid.tells_values:
-        s = _unpack_lanes(run, grid, sums)
-    else:
-        s = sums[run.sums : run.sums + padded * grid.lane // 8].to(torch.int32)
-        if grid.lane == 16:
-            s = s[0::2] << 8 | s[1::2]
-        elif grid.lane == 4:
-            s = torch.stack((s >> 4, s & 15), dim=1)
+    per_packet = 512 if grid.lane == 16 else 1024
+    s = sums[run.sums : run.sums + padded * grid.lane // 8].to(torch.int32)
+    if grid.lane == 16:
+        s = s[0::2] << 8 | s[1::2]
+    elif grid.lane == 4:
+        s = torch.stack((s >> 4, s & 15), dim=1)
     step, lo = numbers.estimates[run.packet : run.packet + padded // per_packet].unbind(1)
     v = s.reshape(-1, per_packet).float() * step.unsqueeze(1) + lo.unsqueeze(1)
     root = torch.tensor(1.0 / math.sqrt(run.size), dtype=torch.float64).float().to(x.device)
     v = _flip(run, numbers, _stages(v.reshape(run.count, run.size) * root, up=True))
     _store(run, x, torch.where(numbers.affine[place, 0:1] == 0, torch.zeros_like(v), v))
-
-
-def _words(run: Run, grid: Grid, words: torch.Tensor) -> torch.Tensor:
-    """Its words, a row for each partition."""
-    count = grid.words(run.size)
-    return words[run.sums // 4 : run.sums // 4 + run.count * count].view(run.count, count)
-
-
-def pack(run: Run, grid: Grid, values: torch.Tensor, words: torch.Tensor) -> None:
-    """Its ``values``, of those of the call, to ``words`` of lanes, likewise."""
-    rows = values[run.indices : run.indices + run.count * run.size].view(run.count, run.size).to(torch.int64)
-    found = _words(run, grid, words)
-    word = torch.zeros(found.shape, dtype=torch.int64, device=words.device)
-    for lane, plane in enumerate(rows.split(found.shape[1], dim=1)):
-        word[:, : plane.shape[1]] |= plane << grid.lane * lane
-    # 32 bits as torch has them.
-    found.copy_(word - (word >> 31 << 32))
-
-
-def _unpack_lanes(run: Run, grid: Grid, sums: torch.Tensor) -> torch.Tensor:
-    """Its sums from words of lanes, of bytes those of the call."""
-    if grid.lane == 8:
-        return sums[run.sums : run.sums + run.count * run.size].to(torch.int32)
-    words = _words(run, grid, sums.view(torch.int32))
-    by = grid.lane * torch.arange(32 // grid.lane, device=sums.device).reshape(1, -1, 1)
-    return ((words.unsqueeze(1) >> by) & ((1 << grid.lane) - 1)).reshape(run.count, -1)[:, : run.size].reshape(-1)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import thc
@@ -13,7 +14,7 @@ import thc.torch
 import torch
 import torch.distributed as dist
 from patience import HANG
-from servers import COOKIE, ParameterServer, joining
+from servers import COOKIE, ParameterServer, joining, started
 from thc.torch.ranks import health
 from torch.nn.parallel import DistributedDataParallel
 
@@ -107,11 +108,19 @@ def join(address: str, job: int = 1, **options: Any) -> thc.Group:
     return group
 
 
+def served(*jobs: dict[str, Any], **options: Any) -> tuple[ParameterServer | None, thc.Group]:
+    """The process of a server as rank 0 has it, and a group of all ranks there."""
+    address, server = server_of_all(*jobs)
+    return server, join(address, **options)
+
+
 def close() -> None:
-    """Leaves all groups, those inside rank 0's servers last."""
+    """After a check: leaves all groups that it has made, and ends its servers."""
     for group in _made:
         group.close()
     _made.clear()
+    while started:
+        started.pop().kill()
 
 
 def backward(model: torch.nn.Module, inputs: Sequence[torch.Tensor], order: Sequence[int] | None = None) -> list[torch.Tensor]:
@@ -149,6 +158,23 @@ def everywhere(flag: bool) -> list[bool]:
     every: list[Any] = [None] * SIZE
     dist.all_gather_object(every, flag, group=TALK)
     return every
+
+
+@contextlib.contextmanager
+def refused(kind: type[Exception] | tuple[type[Exception], ...], *says: str) -> Iterator[None]:
+    """What is done in it raises such an exception, with these words in its text."""
+    try:
+        yield
+    except kind as error:
+        assert all(each in str(error) for each in says), error
+    else:
+        raise AssertionError(f"no {kind} that says {says}")
+
+
+def expect_error(kind: type[Exception], says: str, work: Callable[[], Any]) -> None:
+    """The same of work."""
+    with refused(kind, says):
+        work()
 
 
 class _Made:

@@ -102,6 +102,10 @@ def _toml(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
+started: list[ParameterServer] = []
+"""The servers of this process."""
+
+
 class ParameterServer(Process):
     """A running thc-ps with jobs 1, 2, …, each given by keys as in thc-ps' configuration; without any, for a controller.
     With `dpdk`, the keys of that section, it runs past the kernel."""
@@ -125,6 +129,7 @@ class ParameterServer(Process):
             text += [f"{key} = {_toml(value)}" for key, value in keys.items()]
         super().__init__("thc-ps", "\n".join(text) + "\n", host=host)
         self.address = self.hear(r"^ready (\S+)\n")
+        started.append(self)
 
 
 class Controller(Process):

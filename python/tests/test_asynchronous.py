@@ -187,34 +187,6 @@ def _problem() -> tuple[Any, Any, Callable[[], Any]]:
 
 
 @torch
-def test_the_optimizer_trains_any_module(server: thc.ModelServer) -> None:
-    import thc.torch
-    import torch as t
-
-    inputs, labels, make = _problem()
-
-    def work(worker: int) -> float:
-        module = make()
-        length = thc.torch.coordinates(module)
-        with join(server, length, 0.5, "module", worker=worker, workers=2, bits=4) as model:
-            optimizer = thc.torch.AsynchronousSGD(module.parameters(), model)
-            schedule = t.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 if step < 80 else 0.3)
-            batches = t.Generator().manual_seed(worker)
-            for _ in range(120):
-                chosen = t.randint(240, (40,), generator=batches)
-                optimizer.zero_grad()
-                t.nn.functional.cross_entropy(module(inputs[chosen]), labels[chosen]).backward()
-                optimizer.step()
-                schedule.step()
-                assert optimizer.pushed is not None and optimizer.pushed.accepted_shards == 1
-        with t.no_grad():
-            return float(t.nn.functional.cross_entropy(module(inputs), labels))
-
-    for loss in run_together(*[lambda w=w: work(w) for w in range(2)]):
-        assert loss < 0.25
-
-
-@torch
 def test_it_trains_convolutions_normalization_and_embeddings(server: thc.ModelServer) -> None:
     """Any module: shared and frozen parameters, f64 ones, gradients that stay away, groups of parameters."""
     import thc.torch
@@ -359,56 +331,6 @@ def test_the_optimizer_goes_on_after_a_server_has_lost_the_model(caplog: pytest.
         # It neither stands still nor begins anew.
         assert ((x.detach() - target).abs() <= 0.1 * away + 1e-3).all()
     process.kill()
-
-
-@torch
-def test_a_default_device_and_dtype_change_nothing(server: thc.ModelServer) -> None:
-    import thc.torch
-    import torch as t
-
-    x = t.nn.Parameter(t.zeros(10))
-    with join(server, 10, 0.5, "defaults", bits=32, model_bits=32) as model:
-        t.set_default_dtype(t.float64)
-        try:
-            with t.device("meta"):
-                optimizer = thc.torch.AsynchronousSGD([x], model)
-        finally:
-            t.set_default_dtype(t.float32)
-        x.grad = t.ones(10)
-        optimizer.step()
-        assert (x == -0.5).all()
-
-
-@torch
-def test_what_one_worker_sends_is_not_sent_by_all(server: thc.ModelServer, jobs: ParameterServer) -> None:
-    """First values and epochs' gradients, which are floats."""
-    import thc.torch
-    import torch as t
-
-    def work(worker: int) -> int:
-        x = t.nn.Parameter(t.zeros(1000))
-
-        def closure() -> Any:
-            x.grad = x.detach() - 3
-            return x.grad.square().sum() / 2
-
-        options: dict[str, Any] = {"worker": worker, "workers": 2, "corrected": True, "epoch": 6, "bits": 8}
-        with (
-            thc.Group(jobs.address, 39, worker, COOKIE, join=thc.Join(timeout=60, join_timeout=60)) as group,
-            join(server, 1000, 0.1, "whole", **options) as model,
-        ):
-            if worker:
-                # The other one has given the first value.
-                while model.pull(np.empty(1000, np.float32)).empty:
-                    pass
-            optimizer = thc.torch.AsynchronousSGD([x], model, full=closure, group=group)
-            while (optimizer.epoch or 0) < 3:
-                optimizer.step(closure)
-            return int(model.stats()["whole_bits"])
-
-    first, second = run_together(*[lambda w=w: work(w) for w in range(2)])
-    # Snapshots come to both: one for each of four epochs. The first value and the gradients go from one.
-    assert (first, second) == (32_000 * (1 + 4 + 4), 32_000 * 4)
 
 
 @torch

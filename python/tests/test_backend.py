@@ -13,6 +13,7 @@ from conftest import needs, newest_has
 from crew import Crews, free_port, names, run
 
 needs("torch")
+newest_has("a backend in Python is")
 
 # Modules, processes, and of which backend all of them together are a group.
 CREWS = [("checks_backend", 4, "gloo"), ("checks_backend", 3, "thc"), ("checks_backend_training", 4, "gloo"), ("checks_backend_training", 2, "thc")]
@@ -24,18 +25,8 @@ def crews() -> Crews:
     return Crews()
 
 
-def has_none() -> bool:
-    """Whether torch is so old that it has no such backend."""
-    import torch
-
-    return tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 7)
-
-
 @pytest.mark.parametrize(("module", "workers", "world", "check"), CASES)
 def test_ranks(crews: Crews, module: str, workers: int, world: str, check: str) -> None:
-    if has_none():
-        newest_has("a backend in Python is")
-        pytest.skip("not run: this torch has no process groups in Python that C++ can keep (2.7 or newer has)")
     report = crews.report((module, world), check, lambda: run(module, workers, THC_TEST_BACKEND=world))
     if why := report.skip_reason(check):
         pytest.skip(why)
@@ -44,9 +35,6 @@ def test_ranks(crews: Crews, module: str, workers: int, world: str, check: str) 
 
 def test_torch_finds_it_without_an_import() -> None:
     """The package's entry point registers it, where torch looks for one."""
-    if has_none():
-        newest_has("a backend in Python is")
-        pytest.skip("not run: this torch has no process groups in Python that C++ can keep (2.7 or newer has)")
     import tomllib
 
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
@@ -59,9 +47,6 @@ def test_torch_finds_it_without_an_import() -> None:
 
 def test_a_program_of_one_rank() -> None:
     """There is nothing to add up, and nothing to say at its end."""
-    if has_none():
-        newest_has("a backend in Python is")
-        pytest.skip("not run: this torch has no process groups in Python that C++ can keep (2.7 or newer has)")
     script = f"""
 import torch, torch.distributed as dist
 import thc.torch

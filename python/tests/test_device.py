@@ -229,13 +229,6 @@ def test_what_is_not_finite_fails_and_changes_nothing(pair: Any, kernels: str, b
     both.check(gradient(5000, 3))
 
 
-def test_a_norm_that_overflows_fails_alike(pair: Any, kernels: str) -> None:
-    both = pair(kernels, block=11)
-    x = torch.full((4096,), 3e38)
-    with pytest.raises(thc.NonFiniteError):
-        both.codec.allreduce(x.to(DEVICE), 7)
-
-
 def run_together(*works: Callable[[], Any]) -> list[Any]:
     found: list[Any] = [None] * len(works)
 
@@ -403,51 +396,6 @@ def test_the_compiler_takes_kernels_and_contracts_nothing(tmp_path: Path) -> Non
     # A thread of `compress` has 16 coordinates; of each the position and the threshold are fused, and nothing else is.
     assert (compress["warps"], compress["fused"], decompress["fused"], norms["fused"]) == (16, 32, 0, 0)
     assert all(each["stack"] < 128 and each["programs"] >= 1 for each in (norms, compress, decompress))
-
-
-def test_all_of_this_on_a_gpu() -> None:
-    newest_has("Triton's kernels are tried")
-    if MISSING:
-        pytest.skip(MISSING)
-    if not CUDA:
-        pytest.skip("not run: kernels in Triton on a GPU: no CUDA device")
-    assert not KERNELS["triton"].kernels.INTERPRETED.value
-
-
-def test_training_under_nccl_is_that_of_the_host() -> None:
-    """Its process groups move nothing of the CPU's."""
-    newest_has("Triton's kernels are tried")
-    if MISSING:
-        pytest.skip(MISSING)
-    if not CUDA:
-        pytest.skip("not run: kernels in Triton on a GPU: no CUDA device")
-    program = """if True:
-        import torch, torch.distributed as dist, thc.torch
-        from torch.nn.parallel import DistributedDataParallel
-        device = torch.device("cuda", 0)
-        dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, device_id=device)
-        models = []
-        for where in ("auto", "cpu"):
-            torch.manual_seed(1)
-            layers = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(4)]).to(device)
-            models.append(thc.torch.wrap(DistributedDataParallel(layers), server={"seed": 3}, device=where))
-        for step in range(5):
-            inputs = torch.randn(32, 512, device=device)
-            for model in models:
-                model.zero_grad()
-                model(inputs).square().mean().backward()
-                with torch.no_grad():
-                    for parameter in model.parameters():
-                        parameter -= 0.1 * parameter.grad
-        assert all(torch.equal(a, b) for a, b in zip(*(model.parameters() for model in models)))
-        print(*(thc.torch.hook_of(model).device.where for model in models))
-        for model in models:
-            thc.torch.hook_of(model).group.close()
-        dist.destroy_process_group()
-    """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["triton", "cpu"]
 
 
 def test_the_checks_of_a_gpu_run() -> None:

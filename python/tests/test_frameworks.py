@@ -30,25 +30,10 @@ def test_ranks(report: Report, check: str) -> None:
 
 @pytest.mark.parametrize("framework", ["lightning", "transformers"])
 def test_what_is_missing_is_told(framework: str) -> None:
-    # Lightning has an older name, too.
-    hidden = [framework, "pytorch_lightning"]
+    hidden = [framework]
     script = f"import sys; sys.modules.update(dict.fromkeys({hidden!r})); import thc.{framework}"
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert "ConfigError" in said.stderr and f"pip install {framework}" in said.stderr, said.stderr
-
-
-def test_lightning_under_its_older_name() -> None:
-    """A package `pytorch_lightning` beside none of the newer name: here the newer one's modules under that name."""
-    needs("lightning")
-    script = """
-import sys
-import lightning.pytorch.strategies as strategies
-sys.modules.update({"pytorch_lightning": strategies, "pytorch_lightning.strategies": strategies, "lightning.pytorch.strategies": None})
-import thc.lightning
-assert issubclass(thc.lightning.THCStrategy, strategies.DDPStrategy)
-"""
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert said.returncode == 0, said.stderr
 
 
 @pytest.mark.parametrize("check", names("checks_deepspeed"))

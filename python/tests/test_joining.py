@@ -139,11 +139,12 @@ def test_a_program_that_fails_ends_at_once() -> None:
             rank.communicate()
 
 
-def test_from_a_file(jobs: ParameterServer, tmp_path: Path) -> None:
+def test_from_a_file(jobs: ParameterServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = next(_next_job)
     file = tmp_path / "thc.toml"
     file.write_text(f'ps = "{jobs.address}"\njob = {job}\ncookie = "{COOKIE:#x}"\ntimeout = "5s"\nthreads = 2\n')
-    groups = run_together(*[lambda w=w: thc.Group.from_config(file, worker=w) for w in range(2)])
+    monkeypatch.setenv("THC_CONFIG", str(file))
+    groups = run_together(*[lambda w=w: thc.Group.from_env(worker=w) for w in range(2)])
     assert [group.worker for group in groups] == [0, 1]
     run_together(*[group.close for group in groups])
 
@@ -156,20 +157,19 @@ def test_from_a_file(jobs: ParameterServer, tmp_path: Path) -> None:
         ('ps = "127.0.0.1:9"\nworker = 0\ncookie = 1\nio = "dpdk"\n[dpdk]\ndevices = ["net_null0"]\naddress = "10.0.0.1/99"\n', "prefix"),
         ('job = "one"\n', "line 1"),
         ('ps = "127.0.0.1:9"\nworker = 0\ncookie = "0xQQ"\n', "cookie"),
-        ("worker = 0\ncookie = 1\n", "ps is missing"),
+        ("worker = 0\ncookie = 1\n", "THC_PS is not set"),
         ('ps = "127.0.0.1:9"\ncookie = 1\n', "worker is missing"),
     ],
 )
-def test_a_wrong_file(tmp_path: Path, text: str, says: str) -> None:
+def test_a_wrong_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str) -> None:
     file = tmp_path / "thc.toml"
     file.write_text(text)
+    monkeypatch.setenv("THC_CONFIG", str(file))
     with pytest.raises(thc.ConfigError, match=says):
-        thc.Group.from_config(file)
-
-
-def test_no_file(tmp_path: Path) -> None:
+        thc.Group.from_env()
+    monkeypatch.setenv("THC_CONFIG", str(tmp_path / "nothing.toml"))
     with pytest.raises(thc.ConfigError, match="nothing.toml"):
-        thc.Group.from_config(tmp_path / "nothing.toml")
+        thc.Group.from_env()
 
 
 def test_from_the_environment_as_torchrun_sets_it(jobs: ParameterServer) -> None:

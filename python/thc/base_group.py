@@ -96,8 +96,7 @@ class BaseGroup(abc.ABC):
 
     def _key(self, mode: str, feedback: int | str | None, plan: Plan | None) -> int | None:
         """The key of a call's error feedback, which the method may demand."""
-        compresses = mode == "compressed" if plan is None else any(choice != "raw" for _, choice in plan)
-        if feedback is None and compresses and self.method != "default":
+        if self.method != "default" and feedback is None and (mode == "compressed" if plan is None else any(choice != "raw" for _, choice in plan)):
             raise ConfigError(f"feedback is missing, and method = {self.method!r} keeps error feedback: give a key, the same for the same tensor")
         return feedback_key(feedback)
 

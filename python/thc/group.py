@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -106,29 +105,16 @@ class Group(BaseGroup):
         _open.add(self)
 
     @classmethod
-    def from_config(cls, path: str | os.PathLike[str], **place: Any) -> Group:
-        """Joins as a TOML file says, as for ``thc-worker``: with the fields of :class:`thc.Join`, and ``worker``, ``seed``, ``method``, ``threads``. ``place`` are
-        options of :class:`Group`, which win over it. A worker's number that is nowhere else is the variable ``RANK``."""
-        keys = json.loads(_native.read_config(path))
-        if "ps" not in keys:
-            raise ConfigError(f'{os.fspath(path)}: ps is missing: write ps = "host:port"')
-        return cls._of(keys, place)
-
-    @classmethod
     def from_env(cls, *, join: Join = Join(), **place: Any) -> Group:
         """Joins as environment variables say: ``THC_`` before the name in capitals of any field of :class:`thc.Join` (``THC_DPDK`` as JSON), of
-        ``worker``, ``seed``, ``method`` or ``threads``; or ``THC_CONFIG``, a file as for :meth:`from_config`, under them. The worker's number is
+        ``worker``, ``seed``, ``method`` or ``threads``; or ``THC_CONFIG``, a TOML file with such keys as ``thc-worker`` has them, under them. The worker's number is
         ``THC_WORKER``, or ``RANK`` as torchrun sets it. ``join`` and ``place``, the other options of :class:`Group`, win over all."""
         keys = environment.keys() | join.given()
         if "ps" not in keys:
-            raise ConfigError("THC_PS is not set: set it to the parameter server's host:port")
+            raise ConfigError("THC_PS is not set: set it to the parameter server's host:port, or name a file with ps by THC_CONFIG")
         workers = None if "worker" in place else environment.world_size()
-        return cls._of(keys | bind_option(keys["ps"], keys), {"workers": workers, **place})
-
-    @classmethod
-    def _of(cls, keys: dict[str, Any], place: Mapping[str, Any]) -> Group:
-        """Joins by keys of a file and of the environment."""
-        found: dict[str, Any] = {**{key: keys.pop(key) for key in ("worker", "seed", "threads", "method") if key in keys}, **place}
+        keys |= bind_option(keys["ps"], keys)
+        found: dict[str, Any] = {**{key: keys.pop(key) for key in ("worker", "seed", "threads", "method") if key in keys}, "workers": workers, **place}
         environment.fill_worker(found, keys["ps"])
         return cls(join=Join(**keys), **found)
 

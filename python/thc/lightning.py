@@ -19,11 +19,7 @@ from thc.errors import ConfigError
 try:
     from lightning.pytorch.strategies import DDPStrategy, StrategyRegistry
 except ImportError as error:
-    try:
-        # The same, under its older name.
-        from pytorch_lightning.strategies import DDPStrategy, StrategyRegistry
-    except ImportError:
-        raise ConfigError(f"thc.lightning needs lightning ({error}): pip install lightning") from error
+    raise ConfigError(f"thc.lightning needs lightning ({error}): pip install lightning") from error
 
 import thc.torch as thc_torch
 

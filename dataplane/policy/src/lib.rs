@@ -4,12 +4,10 @@
 //! - [`layerwise`] chooses a compression for each layer, so that all layers together cost the least and lose no more than
 //!   a bound (L-GreCo, sections 3 and 4).
 //! - [`thc`] computes the cost and the error of a lookup table in closed form.
-//! - [`buckets`] estimates the time that a byte costs, by bucket, so that time can be the objective.
 //! - [`threshold`] finds the size from which on compression pays (SlimGC, section 3.3).
 //! - [`ratio`] decides how much of a gradient to send so that it arrives in time (AQGB, section 4.3).
 #![forbid(unsafe_code)]
 
-pub mod buckets;
 pub mod error;
 pub mod layerwise;
 pub mod ratio;

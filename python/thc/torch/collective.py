@@ -24,7 +24,7 @@ from thc.base_group import BaseGroup, Pending, _open
 from thc.stats import Job, Stats, Table, Training
 from thc.torch.options import Compression
 from thc.torch.ranks.gathering import gather_objects
-from thc.torch.ranks.peers import OwnGroups, backend_on, borrow
+from thc.torch.ranks.peers import OwnGroups, borrow
 
 _seeds = itertools.count(1)
 """Seeds of the groups of this process: ranks make groups in the same order."""
@@ -76,8 +76,7 @@ class CollectiveGroup(BaseGroup):
     calls alike and in the same order; ``allreduce_async`` works on the array itself, which nobody may touch until the handle has been
     waited for.
 
-    - ``process_group``: whose ranks these are; what carries the sums is a process group of its own, of the same backend, or of gloo where
-      that knows no tensors of the CPU.
+    - ``process_group``: whose ranks these are; what carries the sums are process groups of gloo of its own.
     - ``compression``: its ``lane`` and ``block``, ``bits`` or ``tables``, ``seed`` (of signs and roundings, the same on all
       ranks) and ``threads`` count here. A ring carries 2·(n − 1)/n of a lane each way. By default every point of the grid that the lane has
       room for has an index, since it is sums that travel and not indices.
@@ -89,7 +88,6 @@ class CollectiveGroup(BaseGroup):
         """With two ``carriers`` these process groups of the same ranks carry norms and words; they need not be torch's to list."""
         ranks = dist.group.WORLD if process_group is None else process_group
         self.worker, self.workers = ranks.rank(), ranks.size()
-        on_gpus = not carriers and backend_on(process_group, "cuda") == "nccl"
         self.ps, self.job_number = "the process group", 0
         self.training = Training()
         lane, block, seed = compression.lane or 8, compression.block or 13, compression.seed
@@ -104,11 +102,8 @@ class CollectiveGroup(BaseGroup):
         self._own: OwnGroups | None = None
         # The norms of one call may be on their way beside the words of another: in groups of their own they cannot meet.
         if not carriers:
-            self._own = borrow(process_group, ("gloo", "gloo", "nccl") if on_gpus else ("gloo", "gloo"))
-        made = carriers if self._own is None else self._own.groups
-        self._norms, self._words = made[:2]
-        self._device_words = made[2] if on_gpus else None
-        """What adds up words that are on a GPU."""
+            self._own = borrow(process_group, ("gloo", "gloo"))
+        self._norms, self._words = carriers if self._own is None else self._own.groups
         every = gather_objects((mine, next(_seeds) if seed is None else seed), self._norms)
         for rank, theirs in enumerate(every):
             if theirs[0] != mine:
@@ -203,26 +198,14 @@ class CollectiveGroup(BaseGroup):
             # What is not ended leaves error feedback as it was.
             under.call = None
             del call
-            self.count_failure()
+            if self._own is not None:
+                self._own.spoil()
+            self._totals["failed"] += 1
             if isinstance(error, RuntimeError):
                 raise errors.NetworkError(f"the process group failed: {error}") from error
             raise
-        self.note(under._data.size, 2 * sent)
-
-    def words_on(self, device: torch.device) -> Any:
-        """The process group that adds up words on a device; nothing if there is none."""
-        return self._words if device.type == "cpu" else self._device_words
-
-    def count_failure(self) -> None:
-        """Counts a call that failed."""
-        if self._own is not None:
-            self._own.spoil()
-        self._totals["failed"] += 1
-
-    def note(self, coordinates: int, words: int) -> None:
-        """Counts a call in which a ring carries so many words over all hops."""
-        carried = WORD * words * (self.workers - 1) // self.workers
-        for name, more in (("calls", 1), ("coordinates", coordinates), ("bytes", carried)):
+        carried = WORD * 2 * sent * (self.workers - 1) // self.workers
+        for name, more in (("calls", 1), ("coordinates", under._data.size), ("bytes", carried)):
             self._totals[name] += more
 
     def stats(self) -> Stats:

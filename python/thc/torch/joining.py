@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
 import os
 import weakref
@@ -180,18 +179,17 @@ def compare_options(options: Mapping[str, Any], process_group: Any, failed: Exce
     """Raises :exc:`~thc.ConfigError` on all ranks if one has other options than rank 0, or if this one has ``failed`` to understand its own.
     A collective, to be made before any that depends on an option."""
     mine = {name: _text(value) for name, value in sorted(options.items()) if name not in OF_A_RANK}
-    digest = hashlib.sha256(repr(mine).encode()).hexdigest()
-    told = gather_objects((digest, None if failed is None else str(failed)), process_group)
+    told = gather_objects((mine, None if failed is None else str(failed)), process_group)
     if failed is not None:
         raise failed
     for rank, (_, why) in enumerate(told):
         if why is not None:
             raise ConfigError(f"rank {rank} has options that it does not understand: {why}")
-    other = next((rank for rank, (theirs, _) in enumerate(told) if theirs != told[0][0]), None)
+    first = told[0][0]
+    other = next((rank for rank, (theirs, _) in enumerate(told) if theirs != first), None)
     if other is None:
         return
-    every = gather_objects(mine, process_group)
-    first, theirs = every[0], every[other]
+    theirs = told[other][0]
     differ = [name for name in sorted(first.keys() | theirs.keys()) if first.get(name) != theirs.get(name)]
     said = [f"{name} is {first.get(name)} on rank 0 and {theirs.get(name)} on rank {other}" for name in differ]
     raise ConfigError(f"{'; '.join(said)}: give all ranks the same")

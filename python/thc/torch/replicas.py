@@ -23,8 +23,6 @@ CHUNK = 1 << 20
 GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 MIX = 0xBF58476D1CE4E5B9 - (1 << 64)
 
-WORD = (1 << 64) - 1
-
 _WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -53,30 +51,18 @@ def _tensors_by_name(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor
 def check_replicas(model: torch.nn.Module, *, process_group: Any = None, when: str = "") -> None:
     """Compares the parameters of ``model`` on all ranks, bit for bit; all ranks must call it at the same place, between steps.
 
-    It costs a pass over the parameters and one gathering of 8 bytes a rank. ``process_group`` is that of the model if it is one of
+    It costs a pass over the parameters and one gathering of 8 bytes for each. ``process_group`` is that of the model if it is one of
     ``DistributedDataParallel``, else the default one. Raises :class:`thc.ReplicasError`, on all ranks, which names
     the ranks that differ from the most; ``when`` is put into its text.
     """
     if process_group is None:
         process_group = getattr(model, "process_group", None)
-
-    def gather(numbers: list[int]) -> list[list[int]]:
-        found = gather_numbers([number - (number >> 63 << 64) for number in numbers], process_group)
-        return [[number & WORD for number in theirs] for theirs in found]
-
-    each = [(name, digest(parameter)) for name, parameter in _tensors_by_name(model)]
-    mine = 0
-    for _, one in each:
-        mine = (mine * 3 + one) & WORD
-    first = gather([mine])
-    usual, _ = Counter(found for (found,) in first).most_common(1)[0]
-    ranks = [rank for rank, (found,) in enumerate(first) if found != usual]
-    if not ranks:
-        return
-    every = gather([one & WORD for _, one in each])
-    good = next(found for rank, found in enumerate(every) if rank not in ranks)
-    differ = [name for at, (name, _) in enumerate(each) if any(every[rank][at] != good[at] for rank in ranks)]
-    raise ReplicasError(ranks, differ, when)
+    mine = {name: digest(parameter) for name, parameter in _tensors_by_name(model)}
+    every = gather_numbers(list(mine.values()), process_group)
+    usual, _ = Counter(map(tuple, every)).most_common(1)[0]
+    ranks = [rank for rank, theirs in enumerate(every) if tuple(theirs) != usual]
+    if ranks:
+        raise ReplicasError(ranks, [name for at, name in enumerate(mine) if any(every[rank][at] != usual[at] for rank in ranks)], when)
 
 
 class DigestOf:

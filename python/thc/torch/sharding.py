@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -137,15 +136,6 @@ def _groups(module: Any) -> list[Any]:
     return [group for group in found if group is not None]
 
 
-@dataclass
-class _Travelling:
-    """Gradients that are being averaged."""
-
-    parts: list[ShardedParameter]
-    bucket: Bucket
-    arrival: Arrival
-
-
 class Replicas(Adapter):
     """The same shard on several ranks, each with its own data; made by :func:`replicate`."""
 
@@ -156,7 +146,7 @@ class Replicas(Adapter):
         self._scope = f"replica{scope_of(self.group)}"
         self._shards: list[Shard] = []
         self._stream: Any = None
-        self._travelling: list[_Travelling] = []
+        self._travelling: list[tuple[list[ShardedParameter], Bucket, Arrival]] = []
         """The calls of the step under way, which the end of the backward pass ends."""
         self._index = 0
         self._late: list[Shard] = []
@@ -207,16 +197,15 @@ class Replicas(Adapter):
         bucket = Bucket(self._index, is_last, flat, [], layout, arrival, copy).record_ready()
         self.engine.clock.produced = time.perf_counter()
         self._index = 0 if is_last else self._index + 1
-        self._travelling.append(_Travelling(parts, bucket, arrival))
+        self._travelling.append((parts, bucket, arrival))
         self.engine.put(bucket)
 
-    def _wait(self, travelling: _Travelling) -> torch.Tensor:
+    def _wait(self, bucket: Bucket, arrival: Arrival) -> torch.Tensor:
         """Waits for the mean: the host until it is known, the current stream until it is in place."""
         try:
-            travelling.arrival.wait()
+            arrival.wait()
         finally:
             self.skipped = self.skipped or self.engine.steps.skipped
-        bucket = travelling.bucket
         if bucket.buffer.device.type == "cuda":
             current = torch.cuda.current_stream(bucket.buffer.device)
             if bucket.stream is not None:
@@ -239,11 +228,11 @@ class Replicas(Adapter):
         if self._travelling:
             # A step ends with its last bucket, and only now it is known that no other comes: one of a single number.
             end = Layout(f"{self._scope}.end", [Segment("end", 0, 1, False)])
-            self._begin(torch.zeros(1, device=self._travelling[-1].bucket.buffer.device), [], end, is_last=True)
+            self._begin(torch.zeros(1, device=self._travelling[-1][1].buffer.device), [], end, is_last=True)
         travelling, self._travelling = self._travelling, []
-        for mean in travelling:
-            flat = self._wait(mean)
-            for part, piece in zip(mean.parts, flat.split([part.size for part in mean.parts]) if mean.parts else ()):
+        for parts, bucket, arrival in travelling:
+            flat = self._wait(bucket, arrival)
+            for part, piece in zip(parts, flat.split([part.size for part in parts]) if parts else ()):
                 part.add(piece)
 
     @property

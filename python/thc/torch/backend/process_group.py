@@ -99,14 +99,9 @@ class ThcProcessGroup(dist.ProcessGroup):
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
         opts = dist.AllreduceCoalescedOptions() if opts is None else opts
-        large = [tensor for tensor in tensors if self.compresses(tensor, opts.reduceOp)]
-        if not large:
+        if not any(self.compresses(tensor, opts.reduceOp) for tensor in tensors):
             return work_that_ends(self._beneath.allreduce_coalesced(tensors, opts), tensors)
-        small = [tensor for tensor in tensors if not self.compresses(tensor, opts.reduceOp)]
-        works = [self._add_up(tensor, opts.reduceOp) for tensor in large]
-        if small:
-            works.append(work_that_ends(self._beneath.allreduce_coalesced(small, opts), small))
-        return JointWork(works, tensors)
+        return JointWork([self.allreduce([tensor], opts.reduceOp) for tensor in tensors], tensors)
 
     def _add_up(self, tensor: torch.Tensor, op: Any) -> Any:
         if self._sums is None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+import abc
+import time
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -26,28 +28,28 @@ class Task:
     calls: list[Any] = field(default_factory=list)
     factor: float = 1.0
     """The factor of the mean."""
-    began: float = 0.0
-    landed: float = 0.0
-    """When its calls began and were over."""
 
 
-class Compressor(Protocol):
+class Compressor(abc.ABC):
     """How buckets travel. All ranks have the same ones and give them the same buckets in the same order.
 
     The pipeline's sequencer calls :meth:`submit`, its store thread :meth:`finish`, where that of an earlier bucket may still be running while the
     sequencer submits a later one.
     """
 
-    queues: bool
+    queues = False
     """Whether :meth:`finish` must be called for one bucket after the other, on the store thread alone."""
 
+    @abc.abstractmethod
     def must_be_alone(self, bucket: Bucket) -> bool:
         """Whether nothing else may be under way when the bucket is submitted."""
 
+    @abc.abstractmethod
     def submit(self, task: Task, step: int, wait: bool) -> None:
         """Brings the bucket to where it is compressed, and begins its calls. With ``wait`` they are over on return, which saves copies. Errors of
         calls are for :meth:`finish` to raise."""
 
+    @abc.abstractmethod
     def finish(self, task: Task) -> bool:
         """Waits for the calls, and puts the mean into the bucket's buffer: NaNs if some rank's gradients were not finite. Whether all
         were. Raises what a call raised."""
@@ -55,18 +57,18 @@ class Compressor(Protocol):
     def stand_in(self, task: Task, error: errors.ThcError) -> bool:
         """In place of :meth:`submit` on a rank that has lost the server: does what other ranks wait for, without a call, and :meth:`finish` raises the
         error. False where no other rank waits."""
+        return False
 
     def gather(self, end: int | None = None) -> None:
         """On the sequencer: completes the buffers of buckets up to this one, exclusive, or of all that have been finished."""
 
     def first_apart(self) -> int | None:
         """The first bucket that has been finished and waits for :meth:`gather`."""
+        return None
 
 
-class HostCompressor:
+class HostCompressor(Compressor):
     """On the CPU, by the library."""
-
-    queues = False
 
     def __init__(self, group: BaseGroup, options: Options) -> None:
         self._group, self._options = group, options
@@ -82,7 +84,6 @@ class HostCompressor:
     def submit(self, task: Task, step: int, wait: bool) -> None:
         bucket, layout = task.bucket, task.bucket.layout
         task.data = self._fetch(bucket)
-        task.began = time.perf_counter()
         if step < self._options.warmup or not layout.compresses:
             self._call(task, wait, mode="raw")
         elif bucket.way is None:
@@ -111,15 +112,6 @@ class HostCompressor:
             # The staging memory is used again, by the next step at the earliest.
             self._storing.synchronize()
         return finite
-
-    def stand_in(self, task: Task, error: errors.ThcError) -> bool:
-        return False
-
-    def gather(self, end: int | None = None) -> None:
-        pass
-
-    def first_apart(self) -> int | None:
-        return None
 
     def _fetch(self, bucket: Bucket) -> torch.Tensor:
         """The bucket as f32 on the CPU: itself if it is that."""
@@ -170,7 +162,7 @@ class LoneCompressor(HostCompressor):
     """The compressor of a lone rank, whose gradients are their own mean."""
 
     def submit(self, task: Task, step: int, wait: bool) -> None:
-        task.began = time.perf_counter()
+        pass
 
     def finish(self, task: Task) -> bool:
         if task.bucket.ready is not None:

@@ -12,11 +12,9 @@ import torch
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.logs import announce
-from thc.torch.collective import CollectiveGroup
 from thc.torch.compression.compressor import Compressor, HostCompressor, LoneCompressor
 from thc.torch.device.codec import DeviceCodec
 from thc.torch.device.compressor import DeviceCompressor
-from thc.torch.device.lanes import LanesCodec
 from thc.torch.engine.bucket import Bucket
 from thc.torch.hosts.rail_compressor import RailCompressor
 from thc.torch.hosts.rails import RailGroup
@@ -40,8 +38,8 @@ class Choice:
 def _obstacle(group: BaseGroup, device: torch.device, options: Options, reasons: Sequence[str]) -> str:
     """Why only the library can do what a job and options ask for, if so."""
     job = group.job
-    if isinstance(group, CollectiveGroup) and group.words_on(device) is None:
-        return "the process group adds nothing up on a GPU: initialize it with NCCL"
+    if group.sums_in_lanes:
+        return "the process group adds lanes up on the host"
     if reasons:
         return reasons[0]
     if options.feedback and (job.policy != "reliable" or job.quorum < job.workers):
@@ -100,24 +98,13 @@ class CompressorSelector:
         """What takes all buckets to the other ranks, now that the first one has come: they are on one device."""
         if self.choice is None:
             device = bucket.buffer.device
-            made = self._check_alike(choose(self._group, device, self._options, [part.host_reason for part in self._parts if part.host_reason]))
+            made = choose(self._group, device, self._options, [part.host_reason for part in self._parts if part.host_reason])
             if made.kernels is not None:
-                where = LanesCodec if isinstance(self._group, CollectiveGroup) else DeviceCodec
                 before = self.compressor
-                self.compressor = DeviceCompressor(self._group, self._options, where(self._group, device, made.kernels))
+                self.compressor = DeviceCompressor(self._group, self._options, DeviceCodec(self._group, device, made.kernels))
                 self.compressor.feedback.load(before.feedback.save())
             self.choice = made
             self._group.compresses_on = (made.where, made.why)
             if self._peers.rank == 0 and self._group.workers > 1:
                 announce(f"gradients on {device} are compressed by {made.where} ({made.why}) and averaged by {self._group!r}")
         return self.compressor if self.shares is None else self.shares
-
-    def _check_alike(self, made: Choice) -> Choice:
-        """Lanes on a GPU are added up by something else than those on the host: all ranks have them there, or none."""
-        if not self._group.sums_in_lanes or self._group.workers == 1:
-            return made
-        ours = int(made.kernels is not None)
-        other = next((rank for rank, (theirs,) in enumerate(self._peers.gather([ours])) if theirs != ours), None)
-        if other is None or not ours:
-            return made
-        return Choice("cpu", f"rank {other} has its lanes there")

@@ -8,7 +8,6 @@ import weakref
 from typing import Any
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 
 from thc import errors
 from thc.torch.compression.layout import Layout, Segment
@@ -44,23 +43,18 @@ class Buckets:
         self._devices: set[str] = set()
         """Where buckets have come from."""
 
-    def make(self, given: Any, index: int, is_last: bool, promise: Promise, keeps: bool) -> Bucket:
-        """The bucket that DDP has given to the hook, of this number. With ``keeps`` its gradients can be restored."""
+    def make(self, given: Any, promise: Promise, keeps: bool) -> Bucket:
+        """The bucket that DDP has given to the hook. With ``keeps`` its gradients can be restored."""
         buffer, parameters = given.buffer(), given.parameters()
         self._devices.add(str(buffer.device))
         if len(self._devices) > 1:
             check_one_device(self._devices)
         layout = self.layouts.get(tuple(map(id, parameters))) or self._lay_out(parameters, given.gradients())
         copy = None
-        if keeps and not (self._keeps_gradients and Bucket.keeps_gradients(parameters, buffer)):
+        if keeps and not self._keeps_gradients(parameters, buffer):
             copy = self._copy(given.index(), buffer)
-        bucket = Bucket(index, is_last, buffer, parameters, layout, promise, copy)
+        bucket = Bucket(int(given.index()), given.is_last(), buffer, parameters, layout, promise, copy)
         return bucket.record_ready() if buffer.is_cuda else bucket
-
-    def end(self, index: int, promise: Promise) -> Bucket:
-        """A bucket of a single number, which ends a step whose last bucket DDP may have left out."""
-        layout = Layout(f"{self._scope}.end", [Segment("end", 0, 1, False)])
-        return Bucket(index, True, torch.zeros(1, device=next(iter(self._devices))), [], layout, promise, None).record_ready()
 
     def compresses(self, name: str, size: int) -> bool:
         """Whether the options let a parameter be compressed."""
@@ -85,16 +79,21 @@ class Buckets:
             log.warning("the checkpoint has error feedback of %s, which the model does not have: it is left out", ", ".join(strange))
         return {**state, "feedback": {key: kept for key, kept in state["feedback"].items() if key not in strange}}
 
-    @property
-    def _keeps_gradients(self) -> bool:
-        """Whether this rank's gradients are in the parameters' ``grad`` whenever a bucket comes. They are not where DDP looks for unused
-        parameters, nor in ``DDP.join()``: a rank without inputs hands over zeros there, and its ``grad`` is that of its last step."""
+    def _keeps_gradients(self, parameters: list[torch.nn.Parameter], buffer: torch.Tensor) -> bool:
+        """Whether this rank's gradients are in the parameters' ``grad``, in tensors of their own. They are not where DDP looks for unused parameters,
+        nor in ``DDP.join()``: a rank without inputs hands over zeros there, and its ``grad`` is that of its last step."""
         ddp = None if self._ddp is None else self._ddp()
-        if ddp is None:
-            # A plain module does not tell how DDP treats it.
+        # A plain module does not tell how DDP treats it.
+        if ddp is None or ddp.find_unused_parameters or getattr(ddp, "static_graph", False) or buffer.is_sparse:
             return False
-        joins = getattr(getattr(ddp, "_join_config", None), "enable", True)
-        return not (ddp.find_unused_parameters or getattr(ddp, "static_graph", False) or joins)
+        if getattr(getattr(ddp, "_join_config", None), "enable", True):
+            return False
+        start = buffer.data_ptr()
+        end = start + buffer.numel() * buffer.element_size()
+        for parameter in parameters:
+            if (grad := parameter.grad) is None or grad.is_sparse or start <= grad.data_ptr() < end:
+                return False
+        return True
 
     def _copy(self, index: int, buffer: torch.Tensor) -> torch.Tensor:
         """A copy of a bucket. Its memory is kept for the next step: getting it anew costs as much as the copy."""
@@ -134,32 +133,3 @@ def check_one_device(devices: set[str]) -> None:
             f"the model's parameters are on {len(devices)} devices ({', '.join(sorted(devices))}), and a hook takes gradients of one: have a rank for each "
             "device, or average with thc.torch.overlap, which takes gradients from anywhere"
         )
-
-
-class Passes:
-    """Numbers the buckets of each backward pass from 0 on, without gaps. All methods are for the thread of autograd.
-
-    With ``skip_all_reduce_unused_params`` DDP leaves out buckets whose parameters nothing has used, the last of them, too. Then the end of
-    the pass is what ends a step.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self.skips = isinstance(model, DistributedDataParallel) and bool(getattr(model, "skip_all_reduce_unused_params", False))
-        """Whether buckets may be left out."""
-        self.count = 0
-        """Buckets of the pass under way."""
-        self._latest = -1
-        """DDP's number of the latest one."""
-
-    def number(self, given: Any) -> int:
-        """The number of a bucket that DDP has handed over, in its pass."""
-        index = int(given.index())
-        # A pass may have ended half-way. DDP hands buckets over in their order.
-        number = self.count if self.skips and index > self._latest else 0 if self.skips else index
-        self._latest, self.count = index, number + 1
-        return number
-
-    def end(self) -> int:
-        """The pass is over. Returns how many buckets it had."""
-        count, self.count, self._latest = self.count, 0, -1
-        return count

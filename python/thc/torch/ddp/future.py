@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
 
@@ -22,20 +20,14 @@ class PassError:
         """A backward pass begins; the last one may have ended half-way."""
         self._error = None
 
-    def await_end(self, is_last: bool, end: Callable[[], None] | None = None) -> bool:
-        """Called for each bucket: has the backward pass under way raise what goes wrong, and call ``end`` before that when it has computed
-        all gradients. Whether there is one; the buckets of a rank without inputs, in ``DDP.join()``, are reduced outside of any."""
+    def await_end(self, is_last: bool) -> bool:
+        """Called for each bucket: has the backward pass under way raise what goes wrong. Whether there is one; the buckets of a rank without inputs,
+        in ``DDP.join()``, are reduced outside of any."""
         engine = torch.autograd.Variable._execution_engine
-
-        def tell_later() -> None:
-            if end is not None:
-                end()
-            engine.queue_callback(self._tell)
-
         try:
             # DDP queues its own last work when the last bucket has been handed over. What is queued by this call comes before that,
             # and what is queued then behind it.
-            engine.queue_callback(tell_later if is_last or end is not None else _no_op)
+            engine.queue_callback((lambda: engine.queue_callback(self._tell)) if is_last else _no_op)
         except RuntimeError:
             return False
         return True
@@ -58,19 +50,13 @@ def _no_op() -> None:
 class BucketFuture:
     """What DDP waits for. The hook returns :attr:`future`, and the sequencer fulfils it, on the stream on which the bucket is written."""
 
-    def __init__(self, buffer: torch.Tensor, pass_error: PassError, is_last: bool, end: Callable[[], None] | None = None) -> None:
-        """``end`` is called when the backward pass under way has computed all gradients; it must not raise."""
+    def __init__(self, buffer: torch.Tensor, pass_error: PassError, is_last: bool) -> None:
         self._buffer = buffer
-        self._pass_error = pass_error if pass_error.await_end(is_last, end) else None
+        self._pass_error = pass_error if pass_error.await_end(is_last) else None
         devices = [buffer.device] if buffer.device.type == "cuda" else None
         self._promise: torch.futures.Future[torch.Tensor] = torch.futures.Future(devices=devices)
         # What hangs on a future keeps an exception, which the future itself does not once it has gone through C++.
         self.future: torch.futures.Future[torch.Tensor] = self._promise.then(lambda fulfilled: fulfilled.value())
-
-    @property
-    def in_backward(self) -> bool:
-        """Whether a backward pass is under way."""
-        return self._pass_error is not None
 
     def set_result(self, error: BaseException | None) -> None:
         """Hands over the bucket as it is, or says what went wrong. A future waits for the streams of the tensors that are in it, as they

@@ -12,9 +12,8 @@ import torch.distributed as dist
 
 from thc import errors
 from thc.base_group import BaseGroup
-from thc.torch.ddp.buckets import Buckets, Passes, check_one_device
+from thc.torch.ddp.buckets import Buckets, check_one_device
 from thc.torch.ddp.future import BucketFuture, PassError
-from thc.torch.engine.bucket import Arrival, Bucket
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.hosts.rails import RailGroup
 from thc.torch.joining import scope_of
@@ -41,16 +40,16 @@ class Hook(Adapter):
         """Whether ranks compare their parameters now and then."""
         self.begun = 0
         """Backward passes whose last bucket has come."""
-        self._passes, self._pass_error = Passes(model), PassError()
+        self._pass_error = PassError()
         self._model: Any = (lambda: None) if model is None else weakref.ref(model)
         super().__init__(Engine(group, options, peers))
         self.adaptive: Adaptive | None = None
-        """With ``adapt``: its threshold, the times of this rank's warm-up, the seconds that it took."""
+        """With ``adapt``: its threshold, and the times of this rank's warm-up."""
         module: Any = getattr(model, "module", model)
         if options.adapt is not None:
             sizes = {name: p.numel() for name, p in named_parameters(module).items() if p.requires_grad}
             raw = [name for name, size in sizes.items() if not self._buckets.compresses(name, size)]
-            self.adaptive = Adaptive.create(options.adapt, group, peers, sizes, raw, options.warmup)
+            self.adaptive = Adaptive(options.adapt, group, peers.rank, sizes, raw, options.warmup)
             self.engine.parts.append(self.adaptive)
 
     @property
@@ -77,25 +76,31 @@ class Hook(Adapter):
 
     def start(self, given: Any) -> torch.futures.Future[torch.Tensor]:
         """Takes a bucket and returns a future of its mean."""
-        index, skips, engine = self._passes.number(given), self._passes.skips, self.engine
+        engine, index = self.engine, int(given.index())
         if index == 0:
             self._pass_error.begin()
-        future = BucketFuture(given.buffer(), self._pass_error, given.is_last(), self._end_pass if skips and index == 0 else None)
+        future = BucketFuture(given.buffer(), self._pass_error, given.is_last())
         try:
-            self._check_pass(given, skips and not future.in_backward)
-            keeps = engine.fallback.is_enabled and not self.fallback_active
-            self._put(self._buckets.make(given, index, given.is_last() and not skips, future, keeps))
+            self._check_pass(given)
+            is_lost = self.fallback_active
+            bucket = self._buckets.make(given, future, engine.fallback.is_enabled and not is_lost)
+            engine.clock.produced = time.perf_counter()
+            self.begun += int(bucket.is_last)
+            if is_lost:
+                # On DDP's own process group and thread, where its collectives and those of the model, such as SyncBatchNorm's, are in one
+                # order on all ranks: two communicators of NCCL may wait for each other for good. All ranks have agreed on it before the last
+                # backward pass was over.
+                bucket.mean = self.peers.begin_mean(bucket.buffer, self.peers.given)
+            engine.put(bucket)
         except Exception as error:
             # Raised from here it would leave DDP half-way, for good.
             future.set_result(error)
         return future.future
 
-    def _check_pass(self, given: Any, has_no_end: bool) -> None:
+    def _check_pass(self, given: Any) -> None:
         """Refuses a backward pass whose gradients cannot be averaged."""
         if self._closed:
             raise errors.ClosedError("this model's hook has been closed: wrap a new DistributedDataParallel")
-        if has_no_end:
-            raise errors.ConfigError("skip_all_reduce_unused_params and DDP.join(): nothing tells where a step ends: leave one of them out")
         if getattr(self._model(), "require_manual_backward_finalization", False):
             raise errors.ConfigError(
                 "require_manual_backward_finalization: the backward pass ends before its gradients are averaged, and an error of theirs would "
@@ -103,27 +108,6 @@ class Hook(Adapter):
             )
         if given.buffer().is_cuda and torch.cuda.is_current_stream_capturing():
             raise errors.ConfigError("a CUDA graph is being captured: what it replays would average nothing; capture the passes without this hook")
-
-    def _end_pass(self) -> None:
-        """The backward pass has computed all gradients, and DDP may have left out the last bucket: ends the step."""
-        arrival = Arrival()
-        try:
-            self._put(self._buckets.end(self._passes.end(), arrival))
-            arrival.wait()
-        except Exception as error:
-            # DDP has work of its own to do first.
-            self._pass_error.fail(error)
-
-    def _put(self, bucket: Bucket) -> None:
-        engine = self.engine
-        engine.clock.produced = time.perf_counter()
-        self.begun += int(bucket.is_last)
-        if self.fallback_active:
-            # On DDP's own process group and thread, where its collectives and those of the model, such as SyncBatchNorm's, are in one
-            # order on all ranks: two communicators of NCCL may wait for each other for good. All ranks have agreed on it before the last
-            # backward pass was over.
-            bucket.mean = self.peers.begin_mean(bucket.buffer, self.peers.given)
-        engine.put(bucket)
 
     # What users call, between steps.
 
@@ -177,8 +161,8 @@ def check_model(model: torch.nn.Module | None, compression: Compression, exclude
     for option, wanted in (("exclude", exclude), ("adapt", compression.adapt)):
         if wanted and model is None:
             raise errors.ConfigError(f"{option} names parameters: give the state the model, too")
-    if getattr(model, "skip_all_reduce_unused_params", False) and compression.adapt is not None:
-        raise errors.ConfigError("adapt needs all buckets in every step: leave skip_all_reduce_unused_params out")
+    if getattr(model, "skip_all_reduce_unused_params", False):
+        raise errors.ConfigError("skip_all_reduce_unused_params: DDP leaves buckets out, and a step ends with the last of them: leave it out")
     check_one_device({str(p.device) for p in model.parameters() if p.requires_grad} if model is not None else set())
 
 

@@ -56,7 +56,8 @@ class State:
         self.hook: Hook | None = None
         """What averages, once it is connected."""
         self._error: Exception | None = None
-        self._pass_error = PassError()
+        self.pass_error = PassError()
+        """What a backward pass raises that comes before it is connected."""
 
     def __reduce__(self) -> Any:
         return _unpickle, (self._options,)
@@ -127,17 +128,6 @@ class State:
             return False
         return backend_on(self._process_group, "cuda") == "nccl" and all(p.device.type == "cuda" for p in model.parameters())
 
-    def start(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
-        """Takes a bucket and returns a future of its mean."""
-        try:
-            hook = self.hook or self.connect()
-        except Exception as error:
-            # Raised from here it would leave DDP half-way, for good.
-            future = BucketFuture(bucket.buffer(), self._pass_error, bucket.is_last())
-            future.set_result(error)
-            return future.future
-        return hook.start(bucket)
-
 
 def state_of(model: torch.nn.Module) -> State | None:
     """The state that is registered with a model, and not with one of which this is a copy."""
@@ -151,7 +141,14 @@ def _unpickle(options: dict[str, Any]) -> State:
 
 def thc_hook(state, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text
     """The communication hook: averages a bucket as the :class:`State` says. For ``register_comm_hook``."""
-    return state.start(bucket)
+    try:
+        hook = state.hook or state.connect()
+    except Exception as error:
+        # Raised from here it would leave DDP half-way, for good.
+        future = BucketFuture(bucket.buffer(), state.pass_error, bucket.is_last())
+        future.set_result(error)
+        return future.future
+    return hook.start(bucket)
 
 
 def wrap(

@@ -110,7 +110,7 @@ class Call:
             ready = torch.cuda.Event()
             ready.record(torch.cuda.current_stream(codec.device))
         with codec.on_stream():
-            self._prepare()
+            self._pages = cut.take(codec.device)
             if codec.stream is not None:
                 codec.stream.wait_event(ready)
                 x.record_stream(codec.stream)
@@ -121,10 +121,6 @@ class Call:
                 codec.kernels.norms(run, x, kept, self._numbers)
             self._norms = self._numbers.norms_to_host()
             self._measured = self._mark()
-
-    def _prepare(self) -> None:
-        """Takes memory of the host."""
-        self._pages = self._cut.take(self._codec.device)
 
     def _mark(self) -> Any:
         """An event after all that the stream has been given so far."""

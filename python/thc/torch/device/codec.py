@@ -37,15 +37,9 @@ class Grid:
     """f32, 1 / (T[z + 1] - T[z]); 0 for the last index."""
     starts: torch.Tensor
     """f32, 1 - T[z] · slope; 0 for the last index."""
-    tells_values: bool = False
-    """Whether T[z] is told and not z, a byte each, and sums lie in words (thc-codec, `lanes`)."""
-
-    def words(self, size: int) -> int:
-        """Words of 32 bits that the lanes of a partition take."""
-        return -(-size // (32 // self.lane))
 
     @classmethod
-    def from_table(cls, table: Table, device: torch.device, tells_values: bool = False) -> Grid:
+    def from_table(cls, table: Table, device: torch.device) -> Grid:
         """A job's table."""
         values = np.array(table.values, dtype=np.int64)
         z = np.searchsorted(values, np.arange(table.granularity + 1), side="right") - 1
@@ -57,7 +51,7 @@ class Grid:
         starts = np.where(last, 0.0, 1.0 - low * slopes.astype(np.float64)).astype(np.float32)
         cells = (z | low << 8 | high << 16).astype(np.int32)
         told = [torch.from_numpy(each).to(device) for each in (cells, slopes, starts)]
-        return cls(8 if tells_values else table.width, table.lane, float(table.granularity), told[0], told[1], told[2], tells_values)
+        return cls(table.width, table.lane, float(table.granularity), told[0], told[1], told[2])
 
 
 class DeviceCodec:
@@ -67,9 +61,6 @@ class DeviceCodec:
     bits are the same. Error feedback is kept on the device, in two buffers of f32 for each key, before and after a call, that change places when
     the call is done; it is saved and restored as that of a :class:`thc.Group`, byte for byte.
     """
-
-    calls: type[Call] = Call
-    """What is begun."""
 
     def __init__(self, group: BaseGroup, device: torch.device, kernels: ModuleType, piece: int = PIECE) -> None:
         self.group, self.device = group, device
@@ -115,7 +106,7 @@ class DeviceCodec:
             spans = tuple((length, None if isinstance(choice, str) else choice) for length, choice in plan)
         # What goes RAW without a plan takes no error feedback along.
         key = None if plan is None and mode == "raw" else self.group._key(mode, feedback, plan)
-        return self.calls(self, self.cut(spans), x, key, ready)
+        return Call(self, self.cut(spans), x, key, ready)
 
     def allreduce(self, x: torch.Tensor, feedback: int | None = None, plan: list[tuple[int, int | str]] | None = None, mode: str = "compressed") -> Any:
         """The same to its end, but for the last kernels on a GPU: what is returned is an event after which the mean is in the

@@ -176,7 +176,7 @@ def compress(
         kernels.compress, run.count * tiles,
         source, kept, target, out, numbers.affine, numbers.keys, grid.cells, grid.slopes, grid.starts, run.first, run.valid,
         TILE=tile, LOG=_log(tile), TILES=tiles, SCALE=scale, END=grid.end, WIDTH=grid.width,
-        FED=fed is not None, WHOLE=run.is_whole, VALUES=grid.tells_values, num_warps=_warps(tile), **({} if fed is None else _bounds(x.device)),
+        FED=fed is not None, WHOLE=run.is_whole, num_warps=_warps(tile), **({} if fed is None else _bounds(x.device)),
     )
     if tiles > 1 and fed is not None:
         _outer_back(run, source, kept, left, numbers, tiles, fed=True)
@@ -207,21 +207,10 @@ def decompress(run: Run, sums: torch.Tensor, grid: Grid | None, numbers: Numbers
         kernels.decompress, run.count * tiles,
         place, target, numbers.affine, numbers.estimates, numbers.keys, run.first, run.packet, run.valid,
         TILE=tile, LOG=_log(tile), TILES=tiles, SCALE=_scale(run.size), LANE=grid.lane,
-        PER=512 if grid.lane == 16 and not grid.tells_values else 1024, WHOLE=run.is_whole and tiles == 1,
-        WORDS=grid.words(run.size) if grid.tells_values and grid.lane != 8 else 0,
-        num_warps=_warps(tile),
+        PER=512 if grid.lane == 16 else 1024, WHOLE=run.is_whole and tiles == 1, num_warps=_warps(tile),
     )
     if tiles > 1:
         _outer_back(run, target, target, out, numbers, tiles, fed=False)
-
-
-def pack(run: Run, grid: Grid, values: torch.Tensor, words: torch.Tensor) -> None:
-    """Its ``values``, of those of the call, to ``words`` of lanes, likewise."""
-    count, block = grid.words(run.size), ELEMENTWISE
-    _launch(
-        kernels.pack, run.count * -(-count // block), (values, run.indices), (words, run.sums // 4),
-        D=run.size, WORDS=count, LANE=grid.lane, BLOCK=block,
-    )
 
 
 assert RAW_WORDS == 256, "raw_means has it as a number"

@@ -96,7 +96,7 @@ def sizes_of(tables: Sequence[Table]) -> Sizes:
 class Cut:
     """A tensor of some length as a plan cuts it. Made once, used for every call of that plan."""
 
-    def __init__(self, native: _native.Group | _native.Collective, sizes: Sizes, plan: list[tuple[int, int | None]], piece: int) -> None:
+    def __init__(self, native: _native.Group, sizes: Sizes, plan: list[tuple[int, int | None]], piece: int) -> None:
         self.plan = plan
         self.piece = piece
         parts, pieces = native.packed_layout(plan, piece)
@@ -104,8 +104,6 @@ class Cut:
         self.raw = parts[:, 4] == 0
         """Which partitions travel RAW."""
         each = [sizes(table, size) for size, table in parts[:, 3:5].tolist()]
-        self.packets_of = np.array([packets for *_, packets in each])
-        """Packets of each partition."""
         self.pieces: list[Piece] = []
         at = (0, 0, 0)
         for begin, end, *_ in pieces.tolist():
@@ -117,11 +115,6 @@ class Cut:
         """Runs over the borders of pieces: norms do not travel piece by piece."""
         self.indices, self.sums, self.packets = at
         self._free: list[tuple[Pages, Any]] = []
-
-    @property
-    def runs(self) -> list[Run]:
-        """The runs of all pieces."""
-        return [run for piece in self.pieces for run in piece.runs]
 
     def take(self, pins: Any) -> Pages:
         """Memory for a call, pinned for ``pins`` if that is a CUDA device."""

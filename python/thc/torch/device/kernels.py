@@ -211,9 +211,9 @@ def peaks(x, kept, found, first, valid, D: tl.constexpr, TILE: tl.constexpr, FED
 def compress(
     x, kept, left, packed, numbers, keys, cells, slopes, starts, first, valid,
     TILE: tl.constexpr, LOG: tl.constexpr, TILES: tl.constexpr, SCALE: tl.constexpr, END: tl.constexpr, WIDTH: tl.constexpr,
-    FED: tl.constexpr, WHOLE: tl.constexpr, VALUES: tl.constexpr,
+    FED: tl.constexpr, WHOLE: tl.constexpr,
 ):
-    """Tiles to packed indices, or bytes of VALUES, and, if it is FED, new error feedback. With several TILES of a partition ``x`` is what
+    """Tiles to packed indices, and, if it is FED, new error feedback. With several TILES of a partition ``x`` is what
     :func:`outer` made, and ``left`` takes what :func:`outer_back` goes on with. Without a norm ``left`` is ``kept``."""
     pid = tl.program_id(0).to(tl.int64)
     row = pid // TILES
@@ -244,10 +244,7 @@ def compress(
     threshold = fma(q, tl.load(slopes + cell), tl.load(starts + cell))
     draw = draws(key_of(keys, 1, partition), tl.load(keys + 2).to(tl.uint32), tile * TILE, TILE) | 0x3F800000
     up = draw.to(tl.float32, bitcast=True) < threshold
-    if VALUES:
-        tl.store(packed + pid * TILE + at, tl.where(up, found >> 16, found >> 8).to(tl.uint8))
-    else:
-        store_packed(packed + pid * (TILE * WIDTH // 8), (found & 0xFF) + up.to(tl.int32), TILE, WIDTH)
+    store_packed(packed + pid * (TILE * WIDTH // 8), (found & 0xFF) + up.to(tl.int32), TILE, WIDTH)
 
     if FED:
         point = tl.where(up, (found >> 16) & 0xFF, (found >> 8) & 0xFF).to(tl.float32)
@@ -269,21 +266,16 @@ def compress(
 def decompress(
     sums, out, numbers, estimates, keys, first, packet, valid,
     TILE: tl.constexpr, LOG: tl.constexpr, TILES: tl.constexpr, SCALE: tl.constexpr, LANE: tl.constexpr, PER: tl.constexpr,
-    WHOLE: tl.constexpr, WORDS: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):
     """Sums to tiles of the mean, or with several TILES to what :func:`outer_back` goes on with. PER coordinates have the
-    estimate of one packet. With WORDS, each partition's sums are in as many words of lanes."""
+    estimate of one packet."""
     pid = tl.program_id(0).to(tl.int64)
     partition = first + pid // TILES
     out, valid = out + pid * TILE, left_of(valid, pid * TILE, TILE)
     at = tl.arange(0, TILE)
-    if WORDS == 0:
-        sums = sums + pid * (TILE * LANE // 8)
-    if WORDS > 0:
-        place = (pid % TILES).to(tl.int32) * TILE + at
-        words = sums.to(tl.pointer_type(tl.uint32)) + pid // TILES * WORDS
-        s = ((tl.load(words + place % WORDS) >> (place // WORDS * LANE).to(tl.uint32)) & ((1 << LANE) - 1)).to(tl.int32)
-    elif LANE == 16:
+    sums = sums + pid * (TILE * LANE // 8)
+    if LANE == 16:
         s = tl.load(sums.to(tl.pointer_type(tl.uint16)) + at).to(tl.int32)
         s = ((s >> 8) | (s << 8)) & 0xFFFF
     elif LANE == 8:
@@ -304,20 +296,6 @@ def decompress(
             tl.store(out + at, v, at < valid)
     else:
         tl.store(out + at, v)
-
-
-@triton.jit
-def pack(values, words, D: tl.constexpr, WORDS: tl.constexpr, LANE: tl.constexpr, BLOCK: tl.constexpr):
-    """Values of partitions, a byte each, to words of lanes: word w has the coordinates w, WORDS + w, 2 · WORDS + w, …"""
-    blocks: tl.constexpr = (WORDS + BLOCK - 1) // BLOCK
-    row = (tl.program_id(0) // blocks).to(tl.int64)
-    w = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
-    there = w < WORDS
-    word = tl.zeros([BLOCK], dtype=tl.uint32)
-    for j in tl.static_range(32 // LANE):
-        at = j * WORDS + w
-        word |= tl.load(values + row * D + at, there & (at < D), 0).to(tl.uint32) << (j * LANE)
-    tl.store(words + row * WORDS + w, word.to(tl.int32, bitcast=True), there)
 
 
 @triton.jit

@@ -90,12 +90,12 @@ class Bucket:
     """Why it fails although nothing was wrong with it."""
     released: bool = False
     """Whether training has it, or has heard why not."""
+    foreign: bool = field(init=False)
+    """Whether it is nothing that THC carries, and so goes through the process group: f64, whose precision f32 has not, and
+    sparse gradients, of which each rank has other coordinates."""
 
-    @property
-    def foreign(self) -> bool:
-        """Whether it is nothing that THC carries, and so goes through the process group: f64, whose precision f32 has not, and
-        sparse gradients, of which each rank has other coordinates."""
-        return bool(self.buffer.dtype == torch.float64 or self.buffer.is_sparse)
+    def __post_init__(self) -> None:
+        self.foreign = self.buffer.dtype == torch.float64 or self.buffer.is_sparse
 
     def record_ready(self) -> Bucket:
         """On a GPU: the gradients are there when the current stream has come so far."""
@@ -132,16 +132,6 @@ class Bucket:
             # What waits for the future waits for what this stream was given before.
             with torch.cuda.stream(self.stream):
                 self.promise.set_result(error)
-
-    @staticmethod
-    def keeps_gradients(parameters: list[torch.nn.Parameter], buffer: torch.Tensor) -> bool:
-        """Whether the parameters' ``grad`` are tensors of their own, with the bucket a copy of them."""
-        if buffer.is_sparse:
-            return False
-        start = buffer.data_ptr()
-        end = start + buffer.numel() * buffer.element_size()
-        grads = [parameter.grad for parameter in parameters]
-        return all(grad is not None and not grad.is_sparse and not start <= grad.data_ptr() < end for grad in grads)
 
 
 class Arrival:

@@ -129,7 +129,7 @@ class Adapter:
     @property
     def fallback_active(self) -> bool:
         """Whether the parameter server has been lost and means come from the process group."""
-        return self.engine.steps.agreement.fallback_active
+        return self.engine.fallback.agreement.fallback_active
 
     @property
     def error(self) -> BaseException | None:

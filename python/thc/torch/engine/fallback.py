@@ -31,7 +31,7 @@ class Fallback:
         self.group, self.peers = group, peers
         self.is_enabled = is_enabled
         """Whether training goes on through the process group when the server is lost."""
-        self.agreement = self._new_agreement()
+        self.agreement = Agreement(fallback=is_enabled, depth=IN_FLIGHT)
         self.error: BaseException | None = None
         """Why the parameter server counts as lost, or what ended the work."""
         own, store = peers.own, self._shared_store()
@@ -50,13 +50,10 @@ class Fallback:
             kept["store"] = None if self.peers.size == 1 else shared_store(self.peers.rank, Gather(self.peers.given), PATIENCE)
         return kept["store"]
 
-    def _new_agreement(self) -> Agreement:
-        return Agreement(fallback=self.is_enabled, depth=IN_FLIGHT)
-
     def disable(self) -> None:
         """From now on ranks agree on a loss when they meet, and in no step."""
         self.is_enabled = False
-        self.agreement = self._new_agreement()
+        self.agreement.disable_fallback()
 
     # While steps go on.
 

@@ -41,13 +41,6 @@ def looking_around() -> Iterator[bool]:
             _looking_around.release()
 
 
-class Idler(Protocol):
-    """Something to be looked after between work."""
-
-    def idle(self) -> None:
-        """Called on the sequencer. Must not raise."""
-
-
 class Work(Protocol):
     """A piece of work. No method may raise."""
 
@@ -109,7 +102,7 @@ class _Stages:
         self.events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         """``"put"`` and work; ``"done"`` and work that has been stored; ``"failed"`` and an error; ``"close"``."""
         self.under_way: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
-        self.idlers: weakref.WeakSet[Idler] = weakref.WeakSet()
+        self.idlers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._failed: BaseException | None = None
         # Only the sequencer touches these.
@@ -226,8 +219,8 @@ class Pipeline:
         self.put(question)
         return question.answer()
 
-    def when_idle(self, idler: Idler) -> None:
-        """Has something looked after whenever there has been no work for a moment, as long as it lives."""
+    def when_idle(self, idler: Any) -> None:
+        """Calls ``idler.idle`` on the sequencer whenever there has been no work for a moment, as long as the object lives. It must not raise."""
         self.ask(lambda: self._stages.idlers.add(idler))
 
     def __del__(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,12 +11,12 @@ import torch
 from thc import errors
 from thc.torch.compression.compressor import Compressor, Task
 from thc.torch.compression.selector import CompressorSelector
-from thc.torch.engine.agreement import LOST, Agreement, Route, Wish
+from thc.torch.engine.agreement import LOST, Route, Wish
 from thc.torch.engine.bucket import Bucket, is_finite
 from thc.torch.engine.clock import Clock
 from thc.torch.engine.fallback import Fallback
 from thc.torch.options import IN_FLIGHT, Options
-from thc.torch.parts.part import Part, Span
+from thc.torch.parts.part import Part
 from thc.torch.ranks.gathering import exchange_halves, tells
 
 
@@ -29,7 +28,7 @@ class Steps:
 
     def __init__(self, options: Options, fallback: Fallback, selector: CompressorSelector, clock: Clock, parts: Sequence[Part]) -> None:
         self._options, self._fallback, self.selector, self.parts = options, fallback, selector, parts
-        self._group, self._peers = fallback.group, fallback.peers
+        self._group, self._peers, self.agreement = fallback.group, fallback.peers, fallback.agreement
         self.compressor: Compressor | None = None
         """What takes buckets to the other ranks, once it is known."""
         self.clock = clock
@@ -46,32 +45,11 @@ class Steps:
         self._nonfinite = False
 
     @property
-    def agreement(self) -> Agreement:
-        """What all ranks agree on."""
-        return self._fallback.agreement
-
-    @property
     def error(self) -> BaseException | None:
         """Why the parameter server counts as lost, or what ended the work."""
         return self._fallback.error
 
     # The way of a bucket.
-
-    def room(self, bucket: Bucket) -> int:
-        """How many buckets may be under way when this one begins, itself among them."""
-        agreement = self.agreement
-        alone = (
-            # Ranks agree on a plan, and what an aborted backward pass has left is cleared away.
-            bucket.index == 0
-            or self.compressor is None
-            # Collectives of the process group: by then all ranks must know whether they have lost the server.
-            or agreement.fallback_active
-            or agreement.lost
-            or bucket.foreign
-            or any(part.is_timed for part in self.parts)
-            or self.compressor.must_be_alone(bucket)
-        )
-        return 1 if alone else IN_FLIGHT
 
     def begin(self, bucket: Bucket) -> Route:
         """A bucket begins. Returns where it goes."""
@@ -112,23 +90,20 @@ class Steps:
         if not is_finite(bucket.buffer):
             self._nonfinite = True
 
-    def end(self, bucket: Bucket, error: BaseException | None, finite: bool, span: Span | None) -> None:
-        """A bucket has been on its way, in that time if it went anywhere."""
+    def end(self, bucket: Bucket, error: BaseException | None, finite: bool) -> None:
+        """A bucket has been on its way, or went nowhere."""
         self._fallback.note_progress()
         if error is not None and isinstance(error, LOST):
             # It will not come to the process group either.
             self._fallback.departures.check()
-        forgoes = [part.end(bucket, span, error) for part in self.parts]
-        if error is not None and not any(forgoes):
+        if not finite:
+            self._nonfinite = True
+        is_forgone = not self.agreement.fallback_active and any([part.end(bucket, error, self._nonfinite) for part in self.parts])
+        if error is not None and not is_forgone:
             if not isinstance(error, LOST) or not self._fallback.is_enabled:
                 raise error
             self._fallback.lose(error)
-        if not finite:
-            self._nonfinite = True
         bucket.has_ended = True
-        if bucket.is_last and not self.agreement.fallback_active:
-            for part in self.parts:
-                part.end_calls(self._nonfinite)
         self._release(bucket)
         if bucket.is_last:
             self._gather_shares()
@@ -292,7 +267,19 @@ class BucketTask(Task):
     error: BaseException | None = None
 
     def room(self) -> int:
-        return self.steps.room(self.bucket)
+        steps, bucket = self.steps, self.bucket
+        alone = (
+            # Ranks agree on a plan, and what an aborted backward pass has left is cleared away.
+            bucket.index == 0
+            or steps.compressor is None
+            # Collectives of the process group: by then all ranks must know whether they have lost the server.
+            or steps.agreement.fallback_active
+            or steps.agreement.lost
+            or bucket.foreign
+            or (steps.parts and any(part.is_timed for part in steps.parts))
+            or steps.compressor.must_be_alone(bucket)
+        )
+        return 1 if alone else IN_FLIGHT
 
     def begin(self) -> bool:
         bucket, steps = self.bucket, self.steps
@@ -302,9 +289,7 @@ class BucketTask(Task):
                 torch.cuda.set_device(bucket.buffer.device)
             route = steps.begin(bucket)
             if route is Route.PEERS or (route is Route.THC and bucket.foreign):
-                self.began = time.perf_counter()
                 steps.average_by_peers(bucket)
-                self.landed = time.perf_counter()
                 return False
             # Parameters of no coordinates have a bucket of their own where their type is another one.
             if bucket.foreign or bucket.buffer.numel() == 0:
@@ -317,7 +302,7 @@ class BucketTask(Task):
             for part in steps.parts:
                 part.begin(bucket, steps.number)
             # The sequencer itself works on a bucket that nothing comes after: that saves copies and waking other threads.
-            self.is_over = (bucket.is_last or any(part.is_timed for part in steps.parts)) and not steps.compressor.queues
+            self.is_over = (bucket.is_last or bool(steps.parts and any(part.is_timed for part in steps.parts))) and not steps.compressor.queues
             steps.compressor.submit(self, steps.number, self.is_over)
         except BaseException as error:
             self.error = error
@@ -332,7 +317,6 @@ class BucketTask(Task):
             self.finite = self.steps.compressor.finish(self)
         except BaseException as error:
             self.error = error
-        self.landed = time.perf_counter()
 
     def end(self) -> None:
         self.data = None
@@ -342,7 +326,7 @@ class BucketTask(Task):
             bucket.release(bucket.doomed)
             return
         try:
-            self.steps.end(bucket, self.error, self.finite, (self.began, self.landed) if self.landed else None)
+            self.steps.end(bucket, self.error, self.finite)
         except BaseException as error:
             self.steps.fail(bucket, error)
 

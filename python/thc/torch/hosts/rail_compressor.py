@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from thc import errors
-from thc.torch.compression.compressor import HostCompressor, Task
+from thc.torch.compression.compressor import Compressor, HostCompressor, Task
 from thc.torch.compression.layout import Layout, share_of, shares_of
 from thc.torch.engine.agreement import LOST
 from thc.torch.engine.bucket import Bucket, Over, wait_for_calls
@@ -29,7 +29,7 @@ class _Share(Task):
     of: Bucket
 
 
-class RailCompressor:
+class RailCompressor(Compressor):
     """Sums a bucket inside the host, has another compressor average this rank's share over the hosts, and brings the shares together.
 
     The ranks of a host make the same collectives in the same order, whatever happens to one of them: for each bucket a reduce-scatter when it
@@ -81,7 +81,6 @@ class RailCompressor:
         share = self._scatter(task)
         if share.bucket.layout.length:
             self._inner().submit(share, step, wait=False)
-        task.began = share.began
 
     def stand_in(self, task: Task, error: errors.ThcError) -> bool:
         self._scatter(task).calls = [Over(error)]

@@ -21,7 +21,7 @@ from thc.torch.ddp.wrap import hook_of
 from thc.torch.engine.agreement import LOST
 from thc.torch.engine.bucket import Bucket
 from thc.torch.hosts.rails import RailGroup
-from thc.torch.parts.part import Part, Span
+from thc.torch.parts.part import Part
 from thc.torch.ranks.gathering import Gather, shared_store
 from thc.torch.ranks.peers import broadcast_tensors, time_out
 from thc.torch.synchronize import tensors_of
@@ -101,17 +101,17 @@ class Pace(Part):
     def _lose(self, error: errors.ThcError) -> None:
         self.behind, self.error = True, error
 
-    def end(self, bucket: Bucket, span: Span | None, error: BaseException | None) -> bool:
-        if not isinstance(error, LOST):
-            return False
-        self._lose(error)
-        with bucket.on_stream():
-            bucket.buffer.zero_()
-        return True
+    def end(self, bucket: Bucket, error: BaseException | None, nonfinite: bool) -> bool:
+        is_lost = isinstance(error, LOST)
+        if isinstance(error, LOST):
+            self._lose(error)
+            with bucket.on_stream():
+                bucket.buffer.zero_()
+        if bucket.is_last and error is None and self.error is None:
+            self._end_step(nonfinite)
+        return is_lost
 
-    def end_calls(self, nonfinite: bool) -> None:
-        if self.error is not None:
-            return
+    def _end_step(self, nonfinite: bool) -> None:
         call = np.array([self._meetings.is_wanted(), nonfinite], np.float32)
         try:
             self._group.allreduce(call, mode="raw")

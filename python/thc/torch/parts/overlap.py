@@ -173,7 +173,7 @@ def overlap(
     peers = Peers(process_group)
     engine = Engine(group, kept, peers, by_optimizer=True)
     if kept.adapt is not None:
-        engine.parts.append(Adaptive.create(kept.adapt, group, peers, {name: p.numel() for p, name in names.items()}))
+        engine.parts.append(Adaptive(kept.adapt, group, peers.rank, {name: p.numel() for p, name in names.items()}))
     return Overlap(engine, optimizer, names, backup)
 
 

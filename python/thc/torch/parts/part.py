@@ -8,9 +8,6 @@ from typing import Any
 from thc.torch.engine.bucket import Bucket
 from thc.torch.parts.plan import Plan
 
-Span = tuple[float, float]
-"""From when to when, in seconds of one clock."""
-
 
 class Part:
     """A part of an engine. All ranks have the same parts in the same order; the engine's sequencer calls the methods. One that a part leaves out does
@@ -29,13 +26,11 @@ class Part:
         """A bucket is about to travel through the job; the part may set its ``way``. Before the first bucket of a step the part may make calls of its
         own; raises what they raise. ``step`` is the number of backward passes before this one."""
 
-    def end(self, bucket: Bucket, span: Span | None, error: BaseException | None) -> bool:
-        """A bucket has travelled in that time, or has failed. Whether the step goes on without its mean, which the part then sees to on all ranks."""
+    def end(self, bucket: Bucket, error: BaseException | None, nonfinite: bool) -> bool:
+        """A bucket has travelled through the job, or has failed. After the last one of a step the part may make calls of its own; ``nonfinite`` is whether
+        the step has had numbers that were not finite on this rank. Returns whether the step goes on without its mean, which the part then sees to on
+        all ranks."""
         return False
-
-    def end_calls(self, nonfinite: bool) -> None:
-        """All buckets of a step have travelled through the job, with numbers that were not finite on this rank or without. The part may make calls
-        of its own."""
 
     def restart(self, step: int) -> None:
         """The server is back after it was lost: the part begins anew, on all ranks alike."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from thc.errors import ConfigError
@@ -18,32 +18,19 @@ class Adapt:
       compressed and in the others not, and the times of both, by size, tell from which size on compression pays. Smaller gradients
       are exact from then on, whatever bucket they travel in.
     - ``warmup``: steps of that warm-up.
-    - ``layerwise``: L-GreCo's choice among the job's tables.
-    - ``objective``: what a choice makes least: ``"bytes"``, or ``"time"``, for which buckets travel for some steps with tables drawn
-      as if by chance, and a linear model of these steps' times over the bytes of all buckets tells what a byte of each costs (L-GreCo,
-      section 4).
-    - ``default``: the table whose error, used for all, is what may be lost; by default the job's first. Tables are named by bits of an
-      index and of a sum, ``"4/8"``, or by bits of an index, ``4``.
-    - ``choices``: the tables to choose from; by default all that the job has.
-    - ``fixed``: parameters, by name or pattern, that always get this table, or ``"raw"``.
+    - ``layerwise``: L-GreCo's choice among the job's tables: the fewest bytes with no more loss than the first table's, used for all, would have.
     """
 
     every: int = 100
     threshold: bool = True
     warmup: int = 6
     layerwise: bool = True
-    objective: str = "bytes"
-    default: int | str | None = None
-    choices: Sequence[int | str] | None = None
-    fixed: Mapping[str, int | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.every < 1:
             raise ConfigError(f"adapt: every is {self.every}: give a number of steps, at least 1")
         if self.threshold and (self.warmup < 2 or self.warmup % 2):
             raise ConfigError(f"adapt: warmup is {self.warmup}: give an even number of steps, at least 2")
-        if self.objective not in ("bytes", "time"):
-            raise ConfigError(f"adapt: objective is {self.objective!r}: write \"bytes\" or \"time\"")
 
 
 @dataclass(frozen=True)
@@ -69,11 +56,9 @@ class Plan:
     """From which step on it holds."""
     rows: Sequence[PlanRow]
     uniform: float
-    """Bytes with the default for all layers."""
+    """Bytes with the first table for all layers."""
     bound: float
-    """What may be lost in all: the default's error."""
-    seconds: float = 0.0
-    """What measuring, solving and agreeing took on this rank."""
+    """What may be lost in all: the error of the first table for all layers."""
     why: str = ""
     """Where it comes from."""
 
@@ -89,7 +74,7 @@ class Plan:
 
     @property
     def ratio(self) -> float:
-        """How many times fewer bytes than with the default for all."""
+        """How many times fewer bytes than with the first table for all."""
         return self.uniform / self.cost if self.cost else 1.0
 
     def choices(self) -> dict[str, str]:
