@@ -13,20 +13,20 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("worker", "dataplane/worker", 8_474),
     ("ps", "dataplane/ps", 5_933),
     ("config", "dataplane/config", 3_351),
-    ("policy", "dataplane/policy", 924),
+    ("policy", "dataplane/policy", 772),
     ("model server", "dataplane/model-server", 5_451),
     ("p4", "p4", 4_545),
     ("controller", "controller", 8_974),
-    ("python", "python/src python/thc", 13_164),
-    ("testbed", "testbed", 12_637),
+    ("python", "python/src python/thc", 12_350),
+    ("testbed", "testbed", 12_660),
     ("packaging", "packaging", 1_464),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 68_357;
+const TESTS: usize = 66_767;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 69_661;
+const WORDS: usize = 69_442;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.
