@@ -132,7 +132,7 @@ impl Timings {
         smallest(&known_to_all.map(|(row, _)| *row).collect::<Vec<_>>(), before)
     }
 
-    /// Whether the link has changed since the table was made, so that another warm-up is due: whether the raw time of a size
+    /// Returns whether the link has changed since the table was made, so that another warm-up is due: whether the raw time of a size
     /// differs by more than `share`.
     #[must_use]
     pub fn link_changed(&self, size: u64, seconds: f64, share: f64) -> bool {
