@@ -56,7 +56,7 @@ class Stats:
     decreases: int
     """How often congestion has made them fewer."""
     marks: int
-    """Results that told of congestion, or met it (ECN)."""
+    """Results with a congestion mark (ECN): packets of their sums met a full queue, or they themselves did."""
     device: str = "cpu"
     """What compresses: ``"cpu"``, the library; or on the gradients' device, ``"triton"``, whose time is in none of
     these numbers."""

@@ -219,7 +219,7 @@ impl Session {
         let packet = header.emit_packet(&mut buffer, &body);
         self.welcomes.push(hex(packet));
         let mut joiner = Joiner::new(JOB, WorkerId(worker), CONFIGURED, nonce(worker), 0, Duration::ZERO);
-        let Some(JoinEvent::Welcome(welcome, n)) = joiner.handle(Duration::ZERO, packet) else {
+        let Some(JoinEvent::Welcome(welcome)) = joiner.handle(Duration::ZERO, packet) else {
             panic!("a joiner takes the WELCOME with its nonce");
         };
         let config = EngineConfig {
@@ -234,7 +234,7 @@ impl Session {
         };
         let mail = Rc::new(RefCell::new(Mail::default()));
         let io = MailIo(Rc::clone(&mail), address(worker));
-        let engine = Engine::new(io, config, Joiners::new(joiner), &welcome, n, MAX_PACKET * 64).unwrap();
+        let engine = Engine::new(io, config, Joiners::new(joiner), &welcome, MAX_PACKET * 64).unwrap();
         self.workers.push((engine, mail));
     }
 

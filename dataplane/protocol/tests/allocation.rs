@@ -208,7 +208,7 @@ impl Group {
             worker.send_norms(self.now, &mut Up(&mut self.up, w));
         }
         let mut rounds = 0;
-        while self.workers.iter().any(|(worker, _)| worker.pending_calls() > 0) {
+        while self.workers.iter().any(|(worker, _)| !worker.is_idle()) {
             rounds += 1;
             assert!(rounds < 20_000, "does not end");
             if forget == Some(rounds) {

@@ -43,7 +43,7 @@ pub struct Control {
     watch: Watch,
     started: Instant,
     views: BTreeMap<JobId, SessionView>,
-    /// Whether members were reported as gone at the last look.
+    /// True if members were reported as gone at the last look.
     reported_absence: bool,
     lines: Lines,
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use thc_protocol::aggregator::{Endpoint, Sink};
 use thc_protocol::wire::Header;
 use thc_protocol::{Ecn, JobId};
-use thc_transport::{Answers, DpdkIo, DpdkTx, LossyIo, Origin, PacketIo, Peer, Run, UdpIo};
+use thc_transport::{Answers, DpdkIo, DpdkTx, FrameCounts, LossyIo, Origin, PacketIo, Peer, Run, UdpIo};
 
 use crate::tx_batch::{SendFailure, TxBatch};
 
@@ -24,8 +24,16 @@ pub trait PacketHandler {
 /// How many packets ahead of their turn memory is prefetched.
 const AHEAD: usize = 2;
 
-/// A backend by which packets are answered.
+/// A backend that a shard can serve and report on.
 pub trait Exchange: PacketIo + Sized {
+    /// The number of times that the receive buffer overflowed.
+    fn recv_overflows(&self) -> u64;
+
+    /// Counts of frames that were not datagrams for it, if it sees frames.
+    fn frames(&self) -> FrameCounts {
+        FrameCounts::default()
+    }
+
     /// Receives one burst, has every packet handled and sends the answers. Returns how many packets there
     /// were.
     ///
@@ -54,6 +62,10 @@ pub trait Exchange: PacketIo + Sized {
 }
 
 impl Exchange for UdpIo {
+    fn recv_overflows(&self) -> u64 {
+        UdpIo::recv_overflows(self).unwrap_or(0)
+    }
+
     fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
         UdpIo::answer_from(self, peer, local)
     }
@@ -139,6 +151,14 @@ fn take_turns(runs: &[&Run<'_>], handler: &mut impl PacketHandler, sink: &mut im
 }
 
 impl<T: Exchange> Exchange for LossyIo<T> {
+    fn recv_overflows(&self) -> u64 {
+        self.inner().recv_overflows()
+    }
+
+    fn frames(&self) -> FrameCounts {
+        self.inner().frames()
+    }
+
     fn answer_from(&mut self, peer: Peer, local: Option<IpAddr>) -> Option<IpAddr> {
         self.inner_mut().answer_from(peer, local)
     }
@@ -146,6 +166,14 @@ impl<T: Exchange> Exchange for LossyIo<T> {
 
 /// Writes answers where the device reads them: a RESULT once, whatever the number of members.
 impl Exchange for DpdkIo {
+    fn recv_overflows(&self) -> u64 {
+        DpdkIo::recv_overflows(self)
+    }
+
+    fn frames(&self) -> FrameCounts {
+        self.frame_counts()
+    }
+
     #[inline]
     fn exchange(
         &mut self,

@@ -52,7 +52,7 @@ impl Rows {
     /// Writes as a controller does.
     ///
     /// # Errors
-    /// What the server answers. Code `Unavailable` says that rows were accepted which the shard could not follow, and
+    /// The server's refusal. Code `Unavailable` says that rows were accepted which the shard could not follow, and
     /// that would end a server.
     pub fn write(&self, request: &WriteRequest) -> Result<(), Status> {
         self.device.write_batch(request)

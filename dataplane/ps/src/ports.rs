@@ -82,7 +82,7 @@ impl Ports {
         room.unwrap_or(0)
     }
 
-    /// Whether all of them report the congestion marks of what they receive (P46).
+    /// Returns whether all of them report the congestion marks of what they receive (P46).
     #[must_use]
     pub fn read_marks(&self) -> bool {
         match self {

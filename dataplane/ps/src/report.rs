@@ -63,7 +63,7 @@ fn describe(job: &JobSetup) -> String {
     text
 }
 
-/// What sums go down in.
+/// The lanes in which sums travel down.
 fn lanes(form: Form) -> String {
     format!("{}-bit lanes", form.sums())
 }

@@ -16,11 +16,12 @@ use thc_transport::{LossyIo, Peer};
 use crate::control::Control;
 use crate::control_port::ControlPort;
 use crate::error::PsError;
+use crate::exchange::Exchange;
 use crate::forwarding::SharedForwarding;
 use crate::p4runtime::{Listener, Service};
 use crate::ports::{Ports, Reserved};
 use crate::rows::StaticRows;
-use crate::shard::{ShardCommand, ShardIo, ShardThread};
+use crate::shard::{ShardCommand, ShardThread};
 use crate::shards::Shards;
 use crate::state::{ServerState, ShardReport};
 use crate::stats::{JobSummary, ServerStats};
@@ -128,7 +129,7 @@ impl Server {
         forwarding
     }
 
-    fn spawn_shards<T: ShardIo + Send + 'static>(
+    fn spawn_shards<T: Exchange + Send + 'static>(
         &mut self,
         ports: Vec<T>,
         control_port: ControlPort,
@@ -149,7 +150,7 @@ impl Server {
         Ok(())
     }
 
-    fn spawn_shard<T: ShardIo + Send + 'static>(
+    fn spawn_shard<T: Exchange + Send + 'static>(
         &mut self,
         index: u8,
         slice: Shard,
@@ -201,7 +202,7 @@ impl Server {
         &self.config
     }
 
-    /// Whether it has stopped by itself, because of an error that the log shows and
+    /// Returns whether it has stopped by itself, because of an error that the log shows and
     /// [`Self::failure`] gives.
     #[must_use]
     pub fn has_failed(&self) -> bool {

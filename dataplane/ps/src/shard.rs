@@ -12,7 +12,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfigError, JobCounters, Sink};
 use thc_protocol::{Ecn, JobId, WorkerId};
-use thc_transport::{DpdkIo, FrameCounts, LossyIo, Origin, Peer, UdpIo};
+use thc_transport::{Origin, Peer};
 
 use crate::control_port::ControlPort;
 use crate::error::PsError;
@@ -42,43 +42,6 @@ pub enum ShardCommand {
     AnswerFrom(IpAddr, Peer),
     /// Report counters.
     Report(Sender<ShardReport>),
-}
-
-/// A backend that a shard can serve and report on.
-pub trait ShardIo: Exchange {
-    /// How often the receive buffer overflowed.
-    fn recv_overflows(&self) -> u64;
-
-    /// Counts of frames that were not datagrams for it, if it sees frames.
-    fn frames(&self) -> FrameCounts {
-        FrameCounts::default()
-    }
-}
-
-impl ShardIo for UdpIo {
-    fn recv_overflows(&self) -> u64 {
-        UdpIo::recv_overflows(self).unwrap_or(0)
-    }
-}
-
-impl ShardIo for DpdkIo {
-    fn recv_overflows(&self) -> u64 {
-        DpdkIo::recv_overflows(self)
-    }
-
-    fn frames(&self) -> FrameCounts {
-        self.frame_counts()
-    }
-}
-
-impl<T: ShardIo> ShardIo for LossyIo<T> {
-    fn recv_overflows(&self) -> u64 {
-        self.inner().recv_overflows()
-    }
-
-    fn frames(&self) -> FrameCounts {
-        self.inner().frames()
-    }
 }
 
 /// A shard's state, moved into its thread.
@@ -135,11 +98,11 @@ struct State<T> {
     send_failures: u64,
     complained: Option<Duration>,
     control_dropped: u64,
-    /// Whether a peer was refused at the last publication.
+    /// True if a peer was refused at the last publication.
     refused: bool,
 }
 
-impl<T: ShardIo> ShardThread<T> {
+impl<T: Exchange> ShardThread<T> {
     /// Runs until the server stops or the port fails; leaves a last report behind.
     pub fn run(self) {
         let shared = Arc::clone(&self.shared);
@@ -161,7 +124,7 @@ impl<T: ShardIo> ShardThread<T> {
     }
 }
 
-impl<T: ShardIo> State<T> {
+impl<T: Exchange> State<T> {
     fn serve(&mut self) -> std::io::Result<()> {
         let mut busy = self.thread.io.now();
         let mut published = busy;

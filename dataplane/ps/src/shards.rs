@@ -18,7 +18,7 @@ use crate::state::{ServerState, ShardReport};
 /// used.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whether the receiver of this packet has joined a job with its cookie.
+/// Returns whether the receiver of this packet has joined a job with its cookie.
 fn lets_in(packet: &[u8]) -> bool {
     Header::parse(packet).is_ok_and(|(header, _)| matches!(header.kind, Kind::Welcome | Kind::Pending))
 }

@@ -19,7 +19,7 @@ const GONE: Duration = Duration::from_secs(1);
 /// A job's session as reports show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionView {
-    /// Whether it runs.
+    /// True if it runs.
     pub running: bool,
     /// One bit per worker that has joined.
     pub joined: u64,
@@ -126,7 +126,7 @@ impl ServerState {
         lock(&self.refused).iter().flatten().copied().collect()
     }
 
-    /// Whether an error has stopped it.
+    /// Returns whether an error has stopped it.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         lock(&self.failure).is_some()

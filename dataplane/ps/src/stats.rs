@@ -99,7 +99,7 @@ pub struct JobStats {
     pub workers: u8,
     /// Workers that complete a slot.
     pub quorum: u8,
-    /// Whether a session runs.
+    /// True if a session runs.
     pub running: bool,
     /// The workers that have joined it.
     pub joined: Vec<u8>,

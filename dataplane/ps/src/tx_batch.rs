@@ -86,7 +86,7 @@ impl TxBatch {
         TxBatch::default()
     }
 
-    /// Whether nothing waits to be sent.
+    /// Returns whether nothing waits to be sent.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.open == 0

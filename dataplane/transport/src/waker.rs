@@ -17,7 +17,7 @@ impl Waker {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just returned this descriptor, and nobody else has it.
+        // SAFETY: the kernel has just returned this descriptor, and nothing else has it.
         Ok(Waker(Arc::new(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))))
     }
 

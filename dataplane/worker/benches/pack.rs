@@ -122,7 +122,7 @@ impl Rig {
         let rotated: Vec<f32> =
             (0..D).map(|_| (0..6).map(|_| uniform() - 0.5).sum::<f32>() * std::f32::consts::SQRT_2).collect();
         Rig {
-            worker: Worker::new(Parameters::new(JobId(1), WorkerId(0), WORKERS, &welcome), Duration::ZERO),
+            worker: Worker::new(Parameters::new(JobId(1), WorkerId(0), &welcome), Duration::ZERO),
             out: Out { io, norm: Vec::new(), packed: None },
             quantizer: Quantizer::new(&table),
             rounding: Rounding::new(1, 0, 0),

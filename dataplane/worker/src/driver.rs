@@ -1,7 +1,7 @@
-//! Who drives an engine: callers on their own threads, and a background thread for asynchronous calls.
+//! The drivers of an engine: callers on their own threads, and a background thread for asynchronous calls.
 //!
 //! A panic on any of them is a bug in this program. It ends the group: every call under way and every later
-//! one fails with an error that says so, so that nobody waits for ever or goes on with an inconsistent state.
+//! one fails with an error that says so. Otherwise callers would wait for ever, or use an inconsistent state.
 
 use crate::engine::{Borrowed, Engine};
 use crate::{Call, WorkerError};
@@ -28,7 +28,7 @@ pub(crate) struct Driver<I: RetainedTx> {
     giving_up: AtomicBool,
     /// Set, from outside, when this session and every later one are to be given up.
     stop: Arc<AtomicBool>,
-    /// What the first panic said.
+    /// The message of the first panic.
     panicked: OnceLock<String>,
 }
 
@@ -135,7 +135,7 @@ impl<I: RetainedTx> Driver<I> {
         }
     }
 
-    /// A session begins that nobody has given up.
+    /// Forgets a [`Self::give_up`] of the session before: another one begins.
     pub fn begin_anew(&self) {
         self.giving_up.store(false, Ordering::SeqCst);
     }
@@ -155,7 +155,7 @@ impl<I: RetainedTx> Driver<I> {
             Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
             Ok(guard) => guard,
         };
-        // Whoever panicked may not have come to say so yet, but has poisoned the lock.
+        // The thread that panicked has poisoned the lock, and may not have recorded its message yet.
         match self.panicked.get() {
             Some(message) => Err(WorkerError::Panicked { message: message.clone() }),
             None if self.engine.is_poisoned() => {
@@ -174,7 +174,7 @@ impl<I: RetainedTx> Driver<I> {
         let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
         let message = self.panicked.get_or_init(|| said.unwrap_or_else(|| "a panic".to_owned())).clone();
         let error = WorkerError::Panicked { message };
-        // Its calls are all that is still asked of the engine.
+        // From now on the engine only fails calls.
         self.engine.lock().unwrap_or_else(PoisonError::into_inner).end(error.clone());
         error
     }
@@ -248,7 +248,7 @@ mod tests {
         let joiner = Joiner::new(JobId(1), WorkerId(0), Cookie(2), 3, 0, Duration::ZERO);
         Arc::new(
             Driver::new(
-                Engine::new(io, config, Joiners::new(joiner), &welcome, 2, 4096).unwrap(),
+                Engine::new(io, config, Joiners::new(joiner), &welcome, 4096).unwrap(),
                 Arc::default(),
             )
             .unwrap(),

@@ -143,11 +143,11 @@ pub enum WorkerError {
 pub struct Silence {
     /// The server's address.
     pub at: SocketAddr,
-    /// Whether its host says that no program listens there (ICMP).
+    /// True if its host says that no program listens there (ICMP).
     pub refused: bool,
     /// The time since its last packet.
     pub waited: Duration,
-    /// Whether this worker was joining.
+    /// True if this worker was joining.
     pub joining: bool,
 }
 

@@ -44,7 +44,7 @@ impl Group {
             config.seat = controller.find_seat(None, config.timeouts.join, &stop)?;
         }
         let mut io = AnyIo::open(&config)?;
-        let (joiners, welcome, workers) = rendezvous(&mut io, &config, &stop)?;
+        let (joiners, welcome) = rendezvous(&mut io, &config, &stop)?;
         let engine_config = EngineConfig {
             ps: config.seat.ps,
             job: JobId(config.seat.job),
@@ -56,7 +56,7 @@ impl Group {
             threads: config.threads,
         };
         let capacity = io.recv_capacity(MAX_PACKET);
-        let engine = Engine::new(io, engine_config, joiners, &welcome, workers, capacity)?;
+        let engine = Engine::new(io, engine_config, joiners, &welcome, capacity)?;
         let driver = Arc::new(Driver::new(engine, stop)?);
         let for_thread = Arc::clone(&driver);
         let background = std::thread::Builder::new()
@@ -89,14 +89,14 @@ impl Group {
                 )?;
                 engine.set_ps(config.seat.ps);
             }
-            let (joiners, welcome, workers) = rendezvous(engine.io_mut(), &config, self.driver.stop())?;
+            let (joiners, welcome) = rendezvous(engine.io_mut(), &config, self.driver.stop())?;
             let capacity = engine.io_mut().recv_capacity(MAX_PACKET);
             self.driver.begin_anew();
-            engine.restart(joiners, &welcome, workers, capacity)
+            engine.restart(joiners, &welcome, capacity)
         })
     }
 
-    /// Whether the parameter server answers within `patience` and has this job. It is for callers that have
+    /// Returns whether the parameter server answers within `patience` and has this job. It is for callers that have
     /// lost the server: [`Self::rejoin`] would wait for an absent one. It takes no place in the job. Call it
     /// only between calls: packets for the session are dropped meanwhile.
     ///

@@ -99,7 +99,7 @@ impl AnyIo {
         }
     }
 
-    /// Whether datagrams could not be sent because no host on the link answered ARP for their receiver.
+    /// Returns whether datagrams could not be sent because no host on the link answered ARP for their receiver.
     pub(crate) fn has_unresolved(&self) -> bool {
         match self {
             AnyIo::Udp(_) => false,

@@ -125,7 +125,7 @@ fn understand(config: &GroupConfig, round: u32, packet: &[u8]) -> Option<ProbeAn
         Kind::Description => {
             let workers = header.num_workers;
             let unusable = match Welcome::read(payload) {
-                Ok(welcome) => engine::usable(&welcome, workers).err().map(|error| error.to_string()),
+                Ok(welcome) => engine::usable(&welcome).err().map(|error| error.to_string()),
                 Err(WelcomeError::Damaged) => return None,
                 Err(error) => Some(error.to_string()),
             };

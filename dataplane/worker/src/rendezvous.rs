@@ -14,7 +14,7 @@ use thc_protocol::worker::Workers;
 use thc_protocol::{Cookie, JobId, WorkerId};
 use thc_transport::PacketIo;
 
-/// Why joining has failed. That nobody listens at the server's port any more explains whatever else is missing.
+/// The error of a failed join. If no program listens at the server's port any more, that explains everything else.
 fn join_failure(io: &impl PacketIo, ps: SocketAddr, error: JoinError) -> WorkerError {
     let (at, refused, waited) = match (io.refused(), error) {
         (Some((at, since)), _) => (at, true, io.now().saturating_sub(since)),
@@ -31,7 +31,7 @@ fn wrong_number(config: &GroupConfig, event: &JoinEvent) -> Option<JoinError> {
     let expected = config.workers?;
     let workers = match event {
         JoinEvent::Pending(_, members) => Some(u16::from(*members)).filter(|members| *members > expected)?,
-        JoinEvent::Welcome(welcome, members) => welcome.rack.map_or(u16::from(*members), |rack| rack.workers),
+        JoinEvent::Welcome(welcome) => welcome.rack.map_or(welcome.workers.into(), |rack| rack.workers),
         _ => return None,
     };
     (workers != expected).then_some(JoinError::Workers { job: JobId(config.seat.job), workers, expected })
@@ -46,10 +46,10 @@ pub(crate) fn rendezvous(
     io: &mut impl PacketIo,
     config: &GroupConfig,
     stop: &AtomicBool,
-) -> Result<(Joiners, Welcome, u8), WorkerError> {
+) -> Result<(Joiners, Welcome), WorkerError> {
     let mut joiners = joiners(config, io.now());
     match join(io, config, stop, &mut joiners) {
-        Ok((welcome, workers)) => Ok((joiners, welcome, workers)),
+        Ok(welcome) => Ok((joiners, welcome)),
         Err(error) => {
             if !matches!(error, WorkerError::Silent(_) | WorkerError::Join(JoinError::Refused { .. })) {
                 leave(io, config.seat.ps, &mut joiners)?;
@@ -110,7 +110,7 @@ fn join(
     config: &GroupConfig,
     stop: &AtomicBool,
     joiners: &mut Joiners,
-) -> Result<(Welcome, u8), WorkerError> {
+) -> Result<Welcome, WorkerError> {
     let started = io.now();
     let Seat { ps, job, .. } = config.seat;
     let mut shown = u64::MAX;
@@ -145,7 +145,7 @@ fn join(
             return Err(error.into());
         }
         match event {
-            Some(JoinEvent::Welcome(welcome, workers)) => return Ok((welcome, workers)),
+            Some(JoinEvent::Welcome(welcome)) => return Ok(welcome),
             Some(JoinEvent::Failed(error)) => return Err(error.into()),
             Some(JoinEvent::Pending(joined, workers)) if joined != shown => {
                 shown = joined;
@@ -235,7 +235,7 @@ mod tests {
         let seat = Seat { worker: 1, ..Seat::default() };
         let timeouts = Timeouts { join: join_timeout, ..Timeouts::default() };
         let config = GroupConfig { seat, timeouts, ..GroupConfig::default() };
-        let (joiners, welcome, workers) = rendezvous(&mut server, &config, &AtomicBool::new(false)).unwrap();
-        assert_eq!((welcome.session, workers, joiners.members_here()), (Cookie(9), 2, 0b10));
+        let (joiners, welcome) = rendezvous(&mut server, &config, &AtomicBool::new(false)).unwrap();
+        assert_eq!((welcome.session, welcome.workers, joiners.members_here()), (Cookie(9), 2, 0b10));
     }
 }

@@ -12,7 +12,7 @@ pub struct Metric {
     pub name: &'static str,
     /// A description for people.
     pub help: &'static str,
-    /// Whether it only grows.
+    /// True if it only grows.
     pub kind: MetricKind,
     /// Reads it.
     pub read: fn(&Stats) -> Quantity,
@@ -122,7 +122,7 @@ totals! {
     shortest_round_trip: Duration, Gauge "shortest_round_trip_seconds", "The shortest of the recent round-trip times";
     window: u64, Gauge "window_packets", "Data packets that may be outstanding now";
     decreases: u64, Counter "window_decreases", "How often congestion made the window smaller";
-    marks: u64, Counter "marked_results", "Results that told of congestion, or met it";
+    marks: u64, Counter "marked_results", "Results with a congestion mark: packets of their sums met a full queue, or they themselves did";
 }
 
 /// Coordinates that a worker has processed, padding included. They do not depend on time.

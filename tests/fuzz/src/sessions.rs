@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::{JoinEvent, Registry, StaticJob};
-use thc_protocol::wire::{HEADER_LEN, Header, Join, Kind, Leave, Welcome};
+use thc_protocol::wire::{Form, HEADER_LEN, Header, Join, Kind, Leave, Welcome};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
 use thc_support::parties::{self, COOKIE, JOB, Server, static_job};
 
@@ -184,7 +184,16 @@ impl History {
         let alive = |process: &&Process| self.sending && before.is_some() && process.session == before;
         let alive = self.processes.iter().filter(alive);
         self.server.alive = alive.map(|process| (process.party.worker, Duration::from_millis(10))).collect();
+        let state = format!("{:?}", self.server.registry);
         let answers = self.server.take(self.now, from, packet);
+        let after = format!("{:?}", self.server.registry);
+        // P22: only JOIN and LEAVE of the whole length change anything, and what is kept does not grow.
+        let joins = |kind| matches!(kind, Kind::Join | Kind::Leave);
+        let is_own = Header::parse(packet).is_ok_and(|(header, payload)| {
+            joins(header.kind) && payload.len() == header.kind.payload_len(Form::USUAL)
+        });
+        assert!(is_own || state == after, "a packet that is none for it has changed the registry");
+        assert!(after.len() < 8_000, "{}", after.len());
         // At most a packet to each.
         assert!(answers.len() <= 2 * self.processes.len() + 3, "{answers:?}");
         for (to, packet) in answers {
@@ -203,7 +212,7 @@ impl History {
         for process in self.processes.iter_mut().filter(|process| process.party.address == to) {
             process.party.take(self.now, packet);
             match process.party.events.pop() {
-                Some(JoinEvent::Welcome(welcome, _)) => {
+                Some(JoinEvent::Welcome(welcome)) => {
                     assert_eq!(welcome.nonce, process.nonce);
                     process.session = Some(welcome.session);
                 }

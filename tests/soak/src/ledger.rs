@@ -35,10 +35,10 @@ pub struct Ledger {
 
 impl Ledger {
     /// A worker has been welcomed.
-    pub fn note_welcome(&mut self, welcome: &Welcome, workers: u8) {
+    pub fn note_welcome(&mut self, welcome: &Welcome) {
         self.sessions.entry(welcome.session.0).or_insert_with(|| Session {
             numbers: Numbers::new(welcome),
-            workers,
+            workers: welcome.workers,
             calls: BTreeMap::new(),
         });
     }

@@ -212,7 +212,7 @@ impl Party {
             })
             .unwrap();
         match event {
-            Some(JoinEvent::Welcome(welcome, workers)) => self.begin(now, &welcome, workers, ledger),
+            Some(JoinEvent::Welcome(welcome)) => self.begin(now, &welcome, ledger),
             Some(JoinEvent::Failed(_)) => {
                 // Whoever starts it does so again after a while.
                 self.die(false);
@@ -223,12 +223,12 @@ impl Party {
         got > 0
     }
 
-    fn begin(&mut self, now: Duration, welcome: &Welcome, workers: u8, ledger: &mut Ledger) {
-        ledger.note_welcome(welcome, workers);
+    fn begin(&mut self, now: Duration, welcome: &Welcome, ledger: &mut Ledger) {
+        ledger.note_welcome(welcome);
         let Stage::Joining(io, joiner) = std::mem::replace(&mut self.stage, Stage::Member) else { return };
         match (io, &mut self.engine) {
             (None, Some(engine)) => {
-                engine.restart(Joiners::new(*joiner), welcome, workers, CAPACITY).unwrap();
+                engine.restart(Joiners::new(*joiner), welcome, CAPACITY).unwrap();
             }
             (Some(io), _) => {
                 let config = EngineConfig {
@@ -243,7 +243,7 @@ impl Party {
                 };
                 let capacity = if self.rng.u8(..4) == 0 { self.rng.usize(1..40) } else { CAPACITY };
                 self.engine =
-                    Some(Engine::new(io, config, Joiners::new(*joiner), welcome, workers, capacity).unwrap());
+                    Some(Engine::new(io, config, Joiners::new(*joiner), welcome, capacity).unwrap());
             }
             (None, None) => unreachable!("an interface is here or there"),
         }

@@ -216,7 +216,7 @@ impl Process {
     #[must_use]
     pub fn session(&self) -> Option<Cookie> {
         self.events.iter().rev().find_map(|event| match event {
-            JoinEvent::Welcome(welcome, _) => Some(welcome.session),
+            JoinEvent::Welcome(welcome) => Some(welcome.session),
             _ => None,
         })
     }

@@ -14,8 +14,8 @@ pub struct Joiners {
     /// One bit for each share that has welcomed it since it was last asked.
     welcomed: u64,
     shares: Shares,
-    /// The last WELCOME of the first share, and n.
-    session: Option<(Welcome, u8)>,
+    /// The last WELCOME of the first share.
+    session: Option<Welcome>,
 }
 
 impl Joiners {
@@ -61,7 +61,7 @@ impl Joiners {
         self.all.iter_mut().for_each(|joiner| joiner.quit(now));
     }
 
-    /// Somebody has needed what this worker has sent, which leaves.
+    /// Another worker needed what this leaving worker has sent, which therefore stays as long again.
     pub fn stay(&mut self, now: Duration) {
         self.all.iter_mut().for_each(|joiner| joiner.stay(now));
     }
@@ -119,9 +119,9 @@ impl Joiners {
     /// Takes a control packet of a share. WELCOME is reported when every share has sent it.
     pub fn handle(&mut self, now: Duration, share: usize, packet: &[u8]) -> Option<JoinEvent> {
         match self.all.get_mut(share)?.handle(now, packet)? {
-            JoinEvent::Welcome(welcome, n) => {
+            JoinEvent::Welcome(welcome) => {
                 if share == 0 {
-                    if self.session.is_none_or(|(before, _)| before.session != welcome.session) {
+                    if self.session.is_none_or(|before| before.session != welcome.session) {
                         let others = 1..usize::from(welcome.shares.servers());
                         self.all.truncate(1);
                         let first = &self.all[0];
@@ -130,17 +130,13 @@ impl Joiners {
                         self.welcomed = 0;
                         self.shares = welcome.shares;
                     }
-                    self.session = Some((welcome, n));
+                    self.session = Some(welcome);
                 }
                 self.welcomed |= 1 << share;
                 let all = u64::MAX >> (MAX_SHARES - self.all.len());
-                if self.welcomed & all == all {
-                    self.session.map(|(w, n)| JoinEvent::Welcome(w, n))
-                } else {
-                    None
-                }
+                if self.welcomed & all == all { self.session.map(JoinEvent::Welcome) } else { None }
             }
-            // All may have left one share, and not yet have been heard at another. Nobody needs this worker any more.
+            // All may have left one share, and not yet have been heard at another. No member needs this worker any more.
             JoinEvent::Bye => {
                 self.quit(now);
                 self.has_left().then_some(JoinEvent::Bye)

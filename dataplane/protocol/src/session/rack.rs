@@ -101,7 +101,7 @@ impl JobState {
             return Vec::new();
         }
         match joiner.handle(now, bytes) {
-            Some(JoinEvent::Welcome(welcome, _)) => self.handle_welcome(&welcome),
+            Some(JoinEvent::Welcome(welcome)) => self.handle_welcome(&welcome),
             Some(JoinEvent::Pending(joined, _)) => {
                 uplink.joined = joined;
                 Vec::new()
@@ -162,7 +162,7 @@ impl JobState {
         actions
     }
 
-    /// Nobody can join, for the root does not let this rack in.
+    /// Refuses all members, since the root does not let this rack in.
     fn refuse_all(&mut self, reason: RefuseReason) -> Vec<Action> {
         if let Some(uplink) = self.seating.uplink_mut() {
             uplink.forget();

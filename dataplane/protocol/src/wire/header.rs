@@ -56,12 +56,10 @@ pub enum HeaderError {
     Kind(u8),
 }
 
-fn u16_at(head: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([head[at], head[at + 1]])
-}
-
-fn u32_at(head: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+/// The value at an offset of a header, in which no field goes beyond the end.
+#[inline(always)]
+fn field<T: Value + Default>(head: &[u8; HEADER_LEN], offset: usize) -> T {
+    T::read(&head[offset..]).unwrap_or_default()
 }
 
 impl Header {
@@ -99,12 +97,12 @@ impl Header {
             kind,
             flags: head[2],
             num_workers: head[3],
-            job: JobId(u16_at(head, 4)),
+            job: field(head, 4),
             worker: WorkerId(head[6]),
             table: TableId(head[7]),
-            cookie: Cookie(u32_at(head, 8)),
-            round: Round(u32_at(head, 12)),
-            slot: SlotId(u16_at(head, 16)),
+            cookie: field(head, 8),
+            round: field(head, 12),
+            slot: field(head, 16),
             count: u16::from_le_bytes([head[18], head[19]]),
         };
         Ok((header, payload))
@@ -113,17 +111,17 @@ impl Header {
     /// Round and slot of a packet with this header.
     #[inline(always)]
     pub fn place_of(head: &[u8; HEADER_LEN]) -> (Round, SlotId) {
-        (Round(u32_at(head, 12)), SlotId(u16_at(head, 16)))
+        (field(head, 12), field(head, 16))
     }
 
     /// Returns how many packets of `segment` bytes, from the first on, have headers that differ only in their slots,
     /// which are consecutive.
     pub fn slots_in_row(packets: &[u8], segment: usize) -> usize {
         let Some(first) = packets.first_chunk::<HEADER_LEN>() else { return 0 };
-        let slots = u32::from(u16_at(first, 16))..=u32::from(u16::MAX);
-        let follows = |(packet, slot): &(&[u8], u32)| {
+        let slots = field(first, 16)..=u16::MAX;
+        let follows = |(packet, slot): &(&[u8], u16)| {
             packet[..16] == first[..16]
-                && u32::from(u16_at(packet, 16)) == *slot
+                && packet[16..18] == slot.to_be_bytes()
                 && packet[18..20] == first[18..]
         };
         packets.chunks_exact(segment.max(HEADER_LEN)).zip(slots).take_while(follows).count()
@@ -153,12 +151,12 @@ impl Header {
     pub fn emit(&self, to: &mut [u8]) {
         let head = &mut to[..HEADER_LEN];
         head[..4].copy_from_slice(&[VERSION, self.kind as u8, self.flags, self.num_workers]);
-        head[4..6].copy_from_slice(&self.job.0.to_be_bytes());
+        self.job.write(&mut head[4..]);
         head[6] = self.worker.0;
         head[7] = self.table.0;
         self.cookie.write(&mut head[8..]);
         self.round.write(&mut head[12..]);
-        head[16..18].copy_from_slice(&self.slot.0.to_be_bytes());
+        self.slot.write(&mut head[16..]);
         // The one number whose upper byte comes second: P1.
         head[18..20].copy_from_slice(&self.count.to_le_bytes());
     }

@@ -1,6 +1,6 @@
 //! Packets as tables of fields: one declaration gives a struct, its length, and how it is read and written.
 
-use crate::{Cookie, Rank, Round, TableId, WorkerId};
+use crate::{Cookie, JobId, Rank, Round, SlotId, TableId, WorkerId};
 
 /// A value at a fixed place of a packet, big endian.
 pub(super) trait Value: Sized {
@@ -43,7 +43,7 @@ macro_rules! newtypes {
 }
 
 integers!(u8, u16, u32, u64, f64);
-newtypes!(Cookie, Rank, Round, TableId, WorkerId);
+newtypes!(Cookie, JobId, Rank, Round, SlotId, TableId, WorkerId);
 
 impl<const N: usize> Value for [u8; N] {
     fn read(from: &[u8]) -> Option<[u8; N]> {

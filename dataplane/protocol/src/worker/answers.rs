@@ -111,7 +111,6 @@ impl Worker {
             if self.data.was_late(slot, round) {
                 events.packet_late(place, self.data.kept_payload(slot, round));
             }
-            self.data_done(place, 1);
         }
     }
 
@@ -179,7 +178,6 @@ impl Worker {
             let (place, alike) = self.data.run_at(slot.0.into(), taken - done);
             let those = &packets[done * segment..(done + alike) * segment];
             events.results(place, &Header { slot, ..header }, those, segment);
-            self.data_done(place, alike as u32);
             done += alike;
         }
         taken
@@ -222,7 +220,7 @@ impl Worker {
 
     /// One more norm of a call is known, or never will be.
     pub(super) fn count_norm(&mut self, number: u64, events: &mut impl Events) {
-        let workers = self.params.all_workers();
+        let (workers, numbered) = (self.params.all_workers(), self.params.by_quorum());
         let Some(call) = self.calls.get_mut((number - self.first_call) as usize) else { return };
         call.norms_in += 1;
         if !call.has_norms() {
@@ -234,34 +232,21 @@ impl Worker {
         let non_finite = norms().find_map(|(_, norm)| Norm::non_finite_worker(norm));
         let own = call.withheld.then(|| CallError::NonFinite { worker: self.params.rank() });
         let error = damaged.or(non_finite.map(|worker| CallError::NonFinite { worker })).or(own);
-        call.failed = error.is_some();
-        call.begin_data();
+        call.begin_data(error.is_some(), numbered);
         match error {
             Some(error) => events.call_failed(number, error),
             None => events.norms(number, &mut call.parts.iter().map(|part| part.norm)),
         }
-        self.retire();
+        self.drop_sent();
     }
 
-    /// These many packets of a partition are finished.
-    pub(super) fn data_done(&mut self, place: PacketId, packets: u32) {
-        if let Some(call) = self.calls.get_mut((place.call - self.first_call) as usize) {
-            call.finish(place.partition as usize, packets);
+    /// Drops the calls of which everything is sent.
+    pub(super) fn drop_sent(&mut self) {
+        while self.calls.front_mut().is_some_and(|call| call.has_norms() && call.skip_sent()) {
+            self.calls.pop_front();
+            self.first_call += 1;
+            self.norm_call = self.norm_call.saturating_sub(1);
         }
-        self.retire();
-    }
-
-    pub(super) fn retire(&mut self) {
-        while self.calls.front().is_some_and(|call| !call.parts.is_empty() && call.is_done()) {
-            self.pop();
-        }
-    }
-
-    pub(super) fn pop(&mut self) {
-        self.calls.pop_front();
-        self.first_call += 1;
-        self.norm_call = self.norm_call.saturating_sub(1);
-        self.data_call = self.data_call.saturating_sub(1);
     }
 
     /// The worker that a MISMATCH names, and whether it is this one or its whole rack (P35 sums to the root, P37 roots).

@@ -1,4 +1,4 @@
-//! One all-reduce under way.
+//! One all-reduce that is not sent yet.
 
 use crate::TableId;
 use crate::wire::{Choice, Mode, Norm, Tables};
@@ -8,7 +8,7 @@ use crate::wire::{Choice, Mode, Norm, Tables};
 pub struct CallSpec<'a> {
     /// The caller's name for the tensor, 0 if it has none.
     pub key: u32,
-    /// Its partitions.
+    /// Its partitions, at least one.
     pub parts: &'a [PartSpec],
 }
 
@@ -37,39 +37,27 @@ pub(super) struct Part {
     pub norm: u32,
     /// A maximum that cannot be; believed if it comes again.
     pub doubted: Option<u32>,
-    pub finished: u32,
     /// True if nothing of it is sent: there is nothing to send, the call failed, or its norm came too late.
     pub silent: bool,
 }
 
-impl Part {
-    /// Returns whether all its packets have results, or it has none.
-    fn is_done(&self) -> bool {
-        self.finished == self.packets
-    }
-}
-
+/// A call until all of its packets are sent. From then on the stream knows what is outstanding, and the caller counts the
+/// results.
 #[derive(Debug)]
 pub(super) struct Call {
     key: u32,
     pub parts: Vec<Part>,
     pub norms_sent: usize,
     pub norms_in: usize,
-    /// Partitions that have packets without results, once all norms are in.
-    open: usize,
     /// The next packet to send: partition and packet.
     pub cursor: (usize, u32),
-    /// Failed: this worker sends no data of it.
-    pub failed: bool,
     /// True if no maximum of the other workers contains a NaN of this worker: then the call fails only
     /// here.
     pub withheld: bool,
-    /// True if its packets take seqs even if no worker sends them.
-    numbered: bool,
 }
 
 impl Call {
-    pub fn new(spec: &CallSpec<'_>, tables: &Tables, numbered: bool) -> Call {
+    pub fn new(spec: &CallSpec<'_>, tables: &Tables) -> Call {
         let part = |&PartSpec { choice, length, packets, norm }: &PartSpec| {
             let place = match choice {
                 Choice::Table(id) => tables.place(id).unwrap_or(0),
@@ -77,19 +65,15 @@ impl Call {
             };
             let choice = tables.get(place).map_or(Choice::Raw, |table| Choice::Table(table.id));
             let (table, mode) = choice.of_norm();
-            let (doubted, finished, silent) = (None, 0, false);
-            Part { ring: place as u8, table, mode, length, packets, norm, doubted, finished, silent }
+            Part { ring: place as u8, table, mode, length, packets, norm, doubted: None, silent: false }
         };
         Call {
             key: spec.key,
             parts: spec.parts.iter().map(part).collect(),
             norms_sent: 0,
             norms_in: 0,
-            open: 0,
             cursor: (0, 0),
-            failed: false,
             withheld: false,
-            numbered,
         }
     }
 
@@ -106,25 +90,18 @@ impl Call {
         self.norms_in == self.parts.len()
     }
 
-    /// All maxima are in, and it is known whether the call has failed: partitions without data are done.
-    pub fn begin_data(&mut self) {
+    /// All maxima are in. This worker sends no data of a call that has `failed`. With `numbered`, packets that are not sent
+    /// take seqs as well, since other workers may send them.
+    pub fn begin_data(&mut self, failed: bool, numbered: bool) {
         for part in &mut self.parts {
-            part.silent |= self.failed || part.norm == 0;
-            if part.silent && !self.numbered {
+            part.silent |= failed || part.norm == 0;
+            if part.silent && !numbered {
                 part.packets = 0;
             }
         }
-        self.open = self.parts.iter().filter(|part| !part.is_done()).count();
     }
 
-    /// Counts further finished packets of a partition.
-    pub fn finish(&mut self, partition: usize, packets: u32) {
-        let part = &mut self.parts[partition];
-        part.finished += packets;
-        self.open -= usize::from(part.is_done());
-    }
-
-    /// Moves the cursor over what needs no sending; whether all is sent.
+    /// Moves the cursor over what needs no sending. Returns whether all packets are sent.
     pub fn skip_sent(&mut self) -> bool {
         while let Some(part) = self.parts.get(self.cursor.0) {
             if self.cursor.1 < part.packets {
@@ -133,10 +110,5 @@ impl Call {
             self.cursor = (self.cursor.0 + 1, 0);
         }
         true
-    }
-
-    /// Returns whether nothing of it is outstanding or to be sent.
-    pub fn is_done(&self) -> bool {
-        self.has_norms() && self.open == 0
     }
 }

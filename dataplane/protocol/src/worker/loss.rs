@@ -24,7 +24,6 @@ impl Worker {
     pub(super) fn give_up_overdue(&mut self, now: Duration, events: &mut impl Events, tx: &mut impl Tx) {
         while let Some((place, slot, round)) = self.data.give_up_older(now, self.params.deadline) {
             events.packet_lost(place, self.data.kept_payload(slot, round));
-            self.data_done(place, 1);
         }
         self.data.ask_again(now, self.params.deadline / 4, tx);
     }
@@ -62,7 +61,6 @@ impl Worker {
         } else if self.params.may_lose() {
             if let Some(place) = self.data.give_up(now, slot, round) {
                 events.packet_lost(place, self.data.kept_payload(slot, round));
-                self.data_done(place, 1);
             }
         } else if self.data.outstanding_packet(slot, round).is_some() {
             self.fail(overtaken);

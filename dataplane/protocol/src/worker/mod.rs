@@ -77,12 +77,12 @@ pub struct Worker {
     params: Parameters,
     norm: Stream,
     data: Stream,
+    /// The calls that are not all sent.
     calls: VecDeque<Call>,
     /// Number of the oldest call in `calls`.
     first_call: u64,
-    /// Index into `calls` of the first whose norms are not all sent, and of the first whose data are not.
+    /// Index into `calls` of the first whose norms are not all sent.
     norm_call: usize,
-    data_call: usize,
     /// The time of the last packet of the aggregator.
     heard: Duration,
     /// The time of the last tick; the time for which packets have been outstanding without progress in either stream,
@@ -131,7 +131,6 @@ impl Worker {
             calls: VecDeque::new(),
             first_call: 0,
             norm_call: 0,
-            data_call: 0,
             heard: now,
             ticked: now,
             stalled: Waited::default(),
@@ -189,9 +188,9 @@ impl Worker {
         self.failure.get_or_insert(error);
     }
 
-    /// Calls that are not done.
-    pub fn pending_calls(&self) -> usize {
-        self.calls.len()
+    /// Returns whether no call waits to be sent, and everything that was sent has its result.
+    pub fn is_idle(&self) -> bool {
+        self.calls.is_empty() && !self.is_busy()
     }
 
     /// Workers for which the others wait, as an aggregator last reported, and for how long there has been no
@@ -259,7 +258,7 @@ impl Worker {
     /// Queues a call, whose norms the next [`Self::tick`] or [`Self::send_norms`] sends. Returns its number: 0, 1, ….
     pub fn submit(&mut self, spec: &CallSpec<'_>) -> u64 {
         let number = self.first_call + self.calls.len() as u64;
-        self.calls.push_back(Call::new(spec, &self.params.tables, self.params.by_quorum()));
+        self.calls.push_back(Call::new(spec, &self.params.tables));
         number
     }
 
@@ -276,12 +275,6 @@ impl Worker {
     pub fn tick(&mut self, now: Duration, events: &mut impl Events, tx: &mut impl Tx) {
         if self.failure.is_some() {
             return;
-        }
-        // A call of nothing has nothing to wait for but its turn.
-        while self.calls.front().is_some_and(|call| call.parts.is_empty()) {
-            events.norms(self.first_call, &mut std::iter::empty());
-            self.pop();
-            self.retire();
         }
         self.send_norms(now, tx);
         self.norm.set_elsewhere(self.data.rtt().shortest(), self.data.rtt().answer());
@@ -314,9 +307,6 @@ impl Worker {
     pub fn deadline(&self) -> Option<Duration> {
         if self.failure.is_some() {
             return None;
-        }
-        if self.calls.front().is_some_and(|call| call.parts.is_empty()) {
-            return Some(Duration::ZERO);
         }
         let data = match self.params.policy {
             Policy::Reliable => self.data.deadline(),

@@ -45,14 +45,14 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// From a WELCOME; `workers` is the header's. Time-outs get their defaults: 30 s for the
+    /// From a WELCOME. Time-outs get their defaults: 30 s for the
     /// session, 20 ms to 1 s for retransmission.
-    pub fn new(job: JobId, worker: WorkerId, workers: u8, welcome: &Welcome) -> Parameters {
+    pub fn new(job: JobId, worker: WorkerId, welcome: &Welcome) -> Parameters {
         Parameters {
             job,
             cookie: welcome.session,
             worker,
-            workers,
+            workers: welcome.workers,
             quorum: welcome.quorum,
             data_slots: welcome.data_slots,
             norm_slots: welcome.norm_slots,

@@ -49,29 +49,20 @@ impl Worker {
         if self.failure.is_some() {
             return None;
         }
-        while let Some(call) = self.calls.get_mut(self.data_call) {
-            if !call.has_norms() {
+        loop {
+            self.drop_sent();
+            let call = self.calls.front_mut().filter(|call| call.has_norms())?;
+            let (partition, packet) = call.cursor;
+            let part = &call.parts[partition];
+            if !part.silent {
+                return Some(PacketId { call: self.first_call, partition: partition as u32, packet });
+            }
+            let passed = self.data.pass_over((part.packets - packet) as usize) as u32;
+            if passed == 0 {
                 return None;
             }
-            if !call.skip_sent() {
-                let (partition, packet) = call.cursor;
-                let part = &call.parts[partition];
-                if part.silent {
-                    let passed = self.data.pass_over((part.packets - packet) as usize) as u32;
-                    if passed == 0 {
-                        return None;
-                    }
-                    call.cursor.1 += passed;
-                    call.finish(partition, passed);
-                    self.retire();
-                    continue;
-                }
-                let number = self.first_call + self.data_call as u64;
-                return Some(PacketId { call: number, partition: partition as u32, packet });
-            }
-            self.data_call += 1;
+            call.cursor.1 += passed;
         }
-        None
     }
 
     /// Returns whether the window has room for data packets.
@@ -91,7 +82,7 @@ impl Worker {
     ) -> usize {
         let Some(first) = self.next_data() else { return 0 };
         let room = self.data.room_for(limit.min(RUN));
-        let call = &mut self.calls[self.data_call];
+        let call = &mut self.calls[0];
         let mut places = [first; RUN];
         let mut count = 0;
         let as_first = call.parts[first.partition as usize];
@@ -113,6 +104,7 @@ impl Worker {
         let kind = if as_first.mode == Mode::Raw { Kind::Raw } else { Kind::Data };
         let header = self.header(kind, as_first.table);
         self.data.send(now, as_first.ring, count, &header, |i| places[i], write, tx);
+        self.drop_sent();
         count
     }
 }

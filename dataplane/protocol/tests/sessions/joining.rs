@@ -27,7 +27,7 @@ fn all_are_welcomed_when_the_last_has_joined() {
             nonce: (u64::from(process.worker) << 32) + 1,
             ..static_job(3).welcome
         };
-        assert_eq!(process.events.last(), Some(&JoinEvent::Welcome(expected, 3)));
+        assert_eq!(process.events.last(), Some(&JoinEvent::Welcome(expected)));
         assert_eq!(process.joiner.deadline(), None);
         assert_eq!(process.poll(ms(500)), None);
     }

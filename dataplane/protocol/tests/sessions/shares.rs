@@ -35,7 +35,7 @@ impl ShareMember {
 
     fn session(&self) -> Option<Cookie> {
         self.events.iter().rev().find_map(|event| match event {
-            JoinEvent::Welcome(welcome, _) => Some(welcome.session),
+            JoinEvent::Welcome(welcome) => Some(welcome.session),
             _ => None,
         })
     }
@@ -106,9 +106,7 @@ fn a_session_of_the_first_share_is_brought_to_the_others() {
     let sessions = shared.sessions();
     assert!(sessions[0].is_some() && sessions.iter().all(|session| *session == sessions[0]), "{sessions:?}");
     for worker in &shared.workers {
-        let Some(JoinEvent::Welcome(welcome, 3)) = worker.events.last() else {
-            panic!("{:?}", worker.events)
-        };
+        let Some(JoinEvent::Welcome(welcome)) = worker.events.last() else { panic!("{:?}", worker.events) };
         assert_eq!(welcome.shares.as_slice(), [share_address(0), share_address(1), share_address(2)]);
     }
     for server in &shared.servers {

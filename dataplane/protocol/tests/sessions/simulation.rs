@@ -115,7 +115,8 @@ impl Gathering {
         self.members[i].process.take(self.now, bytes);
         let Some(event) = self.members[i].process.events.pop() else { return };
         match event {
-            JoinEvent::Welcome(welcome, n) => {
+            JoinEvent::Welcome(welcome) => {
+                let n = welcome.workers;
                 assert_eq!(usize::from(n), self.members.len());
                 match self.members[i].session {
                     None => {

@@ -50,6 +50,9 @@ pub struct Record {
     pub lost: HashSet<(u64, u32, u32)>,
     /// Partitions that the others went on without.
     pub left_out: HashSet<(u64, usize)>,
+    /// Packets without a result of the calls whose norms are in, and how many calls are done.
+    open: HashMap<u64, u32>,
+    done: usize,
     /// Set when an event must not come any more.
     pub over: bool,
 }
@@ -68,6 +71,12 @@ impl Record {
         assert_ne!(maxima[place.partition as usize], 0, "data of a zero partition: {place:?}");
         let known = self.results.contains(&key(place)) || self.lost.contains(&key(place));
         assert!(!known, "twice: {place:?}");
+    }
+
+    fn count(&mut self, call: u64, packets: u32) {
+        let open = self.open.get_mut(&call).expect("norms come first");
+        *open -= packets;
+        self.done += usize::from(*open == 0);
     }
 
     /// Whether the call has all that it needs.
@@ -105,6 +114,9 @@ impl Events for Record {
             }
         }
         assert!(!self.failed.contains_key(&call));
+        let packets = plan.packets.iter().zip(&maxima).filter(|(_, maximum)| **maximum != 0);
+        self.open.insert(call, packets.map(|(packets, _)| packets).sum());
+        self.count(call, 0);
         assert!(self.norms.insert(call, maxima).is_none(), "norms of {call} twice");
     }
 
@@ -121,6 +133,7 @@ impl Events for Record {
             self.truth.check(place, result.count, sums);
         }
         self.results.insert(key(place));
+        self.count(place.call, 1);
     }
 
     fn packet_late(&mut self, _: PacketId, _: Option<&[u8]>) {}
@@ -133,6 +146,7 @@ impl Events for Record {
             self.check_place(place);
         }
         self.lost.insert(key(place));
+        self.count(place.call, 1);
     }
 
     fn call_failed(&mut self, call: u64, error: CallError) {
@@ -145,6 +159,7 @@ impl Events for Record {
             assert!(if full { expected == Some(worker) } else { expected.is_some() }, "{error} {expected:?}");
         }
         assert!(self.failed.insert(call, error).is_none());
+        self.done += 1;
     }
 }
 
@@ -236,6 +251,8 @@ impl Client {
             results: HashSet::new(),
             lost: HashSet::new(),
             left_out: HashSet::new(),
+            open: HashMap::new(),
+            done: 0,
             over: false,
         };
         Client {
@@ -270,15 +287,8 @@ impl Client {
         self.record.over |= self.worker.failure().is_some();
         let mut next = None;
         let mut at = |time: Duration| next = Some(next.map_or(time, |other: Duration| other.min(time)));
-        while self.worker.failure().is_none() {
-            let before = (self.submitted, self.worker.pending_calls());
-            for time in [self.submit(now, out), self.fill(now, out)].into_iter().flatten() {
-                at(time);
-            }
-            // A call that ends in the middle of this makes room for another.
-            if before == (self.submitted, self.worker.pending_calls()) {
-                break;
-            }
+        if self.worker.failure().is_none() {
+            [self.submit(now, out), self.fill(now, out)].into_iter().flatten().for_each(&mut at);
         }
         if self.ended.is_none() && (self.worker.failure().is_some() || self.is_through()) {
             self.ended = Some(now);
@@ -289,8 +299,14 @@ impl Client {
         next
     }
 
+    /// Calls that it has submitted and that are not done.
+    pub fn pending(&self) -> usize {
+        self.submitted - self.record.done
+    }
+
     fn is_through(&self) -> bool {
-        let through = self.submitted == self.truth.plan.calls.len() && self.worker.pending_calls() == 0;
+        let through =
+            self.pending() == 0 && self.submitted == self.truth.plan.calls.len() && self.worker.is_idle();
         if through {
             for call in 0..self.submitted as u64 {
                 assert!(!self.record.strict || self.record.complete(call), "call {call} ended incomplete");
@@ -300,8 +316,7 @@ impl Client {
     }
 
     fn submit(&mut self, now: Duration, out: &mut TxBatch) -> Option<Duration> {
-        while self.submitted < self.truth.plan.calls.len() && self.worker.pending_calls() < self.manner.flight
-        {
+        while self.submitted < self.truth.plan.calls.len() && self.pending() < self.manner.flight {
             if now < self.next_submit {
                 return Some(self.next_submit);
             }

@@ -1,19 +1,13 @@
 //! How calls and sessions fail: NaN, different calls, crashed workers, a silent aggregator.
 
 use crate::plan::{CallPlan, JobPlan};
-use crate::scenario::{job, manners, micros, ms, network, patience};
+use crate::scenario::{fair_network, job, manners, micros, ms, network, patience};
 use crate::scene::{Network, Restarts, Scene};
 use std::time::Duration;
 use thc_protocol::WorkerId;
 use thc_protocol::wire::Norm;
 use thc_protocol::worker::{CallError, SessionError, Who};
 use thc_support::random::{Rng, for_seeds};
-
-/// A network that loses at most one packet in ten, so that time-outs mean something.
-fn fair_network(rng: &mut Rng) -> Network {
-    let network = network(rng);
-    Network { loss: network.loss.min(0.1), late_by: network.late_by.min(ms(30)), ..network }
-}
 
 /// A job of several workers with a time-out of 3 s.
 fn impatient_job(rng: &mut Rng) -> JobPlan {
@@ -91,7 +85,7 @@ fn different_calls_fail_every_worker_and_nothing_of_them_is_summed() {
         let other = differ(&mut rng, &plan, at);
         let manners = manners(&mut rng, &plan);
         let mut scene = Scene::new(seed, 1, network, Restarts::default());
-        scene.add_job(&plan, manners, &[(odd, other.clone())]);
+        scene.add_job(&plan, manners, &[(odd.into(), other.clone())]);
         scene.run(patience(&scene), ms(50));
         for client in &scene.clients {
             let own = &client.truth.plan.calls;
@@ -134,7 +128,7 @@ fn a_crashed_worker_is_named_by_all_others_in_time() {
         scene.run(patience(&scene) + plan.timeout * 2, ms(50));
         for client in scene.clients.iter().filter(|client| !client.crashed) {
             let Some(failure) = client.worker.failure() else {
-                assert_eq!(client.worker.pending_calls(), 0);
+                assert_eq!(client.pending(), 0);
                 continue;
             };
             let expected = WorkerId(dead as u8).bit();
@@ -166,7 +160,7 @@ fn a_silent_aggregator_is_said_to_be_silent() {
         scene.run(patience(&scene) + plan.timeout * 2, ms(50));
         for client in &scene.clients {
             match client.worker.failure() {
-                None => assert_eq!(client.worker.pending_calls(), 0),
+                None => assert_eq!(client.pending(), 0),
                 Some(SessionError::Silent { waited }) => {
                     assert!(
                         waited >= plan.timeout && waited <= plan.timeout + plan.max_rto * 2,
@@ -195,7 +189,7 @@ fn undetected_corruption_ends_every_call_or_session() {
         scene.add_job(&plan, manners, &[]);
         scene.run(patience(&scene) + plan.timeout * 4, ms(50));
         for client in &scene.clients {
-            assert!(client.worker.failure().is_some() || client.worker.pending_calls() == 0);
+            assert!(client.worker.failure().is_some() || client.pending() == 0);
         }
     });
 }

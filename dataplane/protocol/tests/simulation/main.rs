@@ -11,4 +11,3 @@ mod refused;
 mod reliable;
 mod scenario;
 mod scene;
-mod tree;

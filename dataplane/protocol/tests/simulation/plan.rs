@@ -51,12 +51,6 @@ impl CallPlan {
         }
     }
 
-    /// A call without partitions.
-    pub fn empty(workers: u8) -> CallPlan {
-        let norms = vec![Vec::new(); usize::from(workers)];
-        CallPlan { length: 0, key: 0, packets: Vec::new(), choices: Vec::new(), norms }
-    }
-
     pub fn parts(&self, worker: u16, tables: &Tables) -> Vec<PartSpec> {
         let length = self.length;
         let norms = &self.norms[usize::from(worker)];

@@ -2,9 +2,8 @@
 
 use crate::client::Manner;
 use crate::plan::{CallPlan, JobPlan};
-use crate::scenario::{micros, ms, network};
-use crate::scene::Network;
-use crate::tree::{Node, Tree};
+use crate::scenario::{fair_network, manners, micros, ms};
+use crate::scene::{Network, Restarts, Scene};
 use std::time::Duration;
 use thc_protocol::worker::{CallError, SessionError, Who};
 use thc_protocol::{Policy, Rank, WorkerId};
@@ -29,26 +28,6 @@ fn job(rng: &mut Rng, nan: f64) -> JobPlan {
     plan
 }
 
-fn manners(rng: &mut Rng, plan: &JobPlan) -> Vec<Manner> {
-    let calls = plan.calls.len();
-    let dawdle = rng.pick(&[0, 0, 200, 5_000]);
-    let manner = |_| Manner {
-        flight: rng.between(1, 4) as usize,
-        start: micros(rng.below(if dawdle == 0 { 100 } else { 50_000 })),
-        compute: (0..calls).map(|_| micros(rng.below(dawdle + 1))).collect(),
-        gaps: (0..calls).map(|_| micros(rng.below(dawdle + 1))).collect(),
-        latency: micros(rng.pick(&[0, 1, 20, 500])),
-        limit: rng.chance(0.2).then(|| rng.between(1, 64)),
-    };
-    (0..plan.workers()).map(manner).collect()
-}
-
-/// A lossy network on every level, not so bad that only time-outs move anything.
-fn fair(rng: &mut Rng) -> Network {
-    let network = network(rng);
-    Network { loss: network.loss.min(0.1), late_by: network.late_by.min(ms(30)), ..network }
-}
-
 fn patience(plan: &JobPlan) -> Duration {
     let norms: u64 = plan.calls.iter().map(|call| call.packets.len() as u64).sum();
     let data: u64 = plan.calls.iter().flat_map(|call| &call.packets).map(|&count| u64::from(count)).sum();
@@ -57,8 +36,17 @@ fn patience(plan: &JobPlan) -> Duration {
     plan.max_rto * (windows as u32 * 4 + plan.calls.len() as u32 * 20 + 100)
 }
 
-fn all_ended(tree: &Tree) {
-    for client in &tree.clients {
+/// Runs a job without restarts.
+fn run(seed: u64, network: Network, plan: &JobPlan, manners: Vec<Manner>) -> Scene {
+    let mut scene = Scene::new(seed, 1, network, Restarts::default());
+    scene.same_copies = plan.quorum() == plan.workers();
+    scene.add_job(plan, manners, &[]);
+    scene.run(patience(plan), Duration::ZERO);
+    scene
+}
+
+fn all_ended(scene: &Scene) {
+    for client in &scene.clients {
         assert_eq!(client.worker.failure(), None, "worker {}", client.number);
     }
 }
@@ -67,13 +55,12 @@ fn all_ended(tree: &Tree) {
 fn sums_are_those_of_one_aggregator_whatever_the_network_does() {
     for_seeds("sums_are_those_of_one_aggregator_whatever_the_network_does", 120, |seed| {
         let mut rng = Rng::new(seed);
-        let (network, plan) = (fair(&mut rng), job(&mut rng, 0.05));
+        let (network, plan) = (fair_network(&mut rng), job(&mut rng, 0.05));
         let manners = manners(&mut rng, &plan);
-        let mut tree = Tree::new(seed, network, &plan, manners);
-        tree.run(patience(&plan));
-        all_ended(&tree);
+        let scene = run(seed, network, &plan, manners);
+        all_ended(&scene);
         // P39: without restarts nobody is ever that far ahead, on any level.
-        assert_eq!((tree.too_far, tree.mixed), (0, 0));
+        assert_eq!((scene.too_far, scene.mixed), (0, 0));
     });
 }
 
@@ -81,18 +68,18 @@ fn sums_are_those_of_one_aggregator_whatever_the_network_does() {
 fn sums_are_exact_whenever_a_rack_or_the_root_forgets() {
     for_seeds("sums_are_exact_whenever_a_rack_or_the_root_forgets", 150, |seed| {
         let mut rng = Rng::new(seed);
-        let (network, plan) = (fair(&mut rng), job(&mut rng, 0.05));
+        let (network, plan) = (fair_network(&mut rng), job(&mut rng, 0.05));
         let manners = manners(&mut rng, &plan);
-        let mut tree = Tree::new(seed, network, &plan, manners);
         let outage = micros(rng.pick(&[0, 0, 500, 20_000]));
+        let mut scene = Scene::new(seed, 1, network, Restarts { outage, ..Restarts::default() });
+        scene.add_job(&plan, manners, &[]);
         for _ in 0..rng.between(1, 5) {
-            let rack = rng.below(plan.racks.len() as u64 + 1) as usize;
-            let node = if rack == plan.racks.len() { Node::Root } else { Node::Rack(rack) };
-            tree.restart(node, micros(rng.below(60_000)), outage);
+            let node = rng.below(plan.racks.len() as u64 + 1) as usize;
+            scene.forget_at(node, micros(rng.below(60_000)));
         }
-        tree.run(patience(&plan) * 2);
-        all_ended(&tree);
-        assert_eq!(tree.mixed, 0);
+        scene.run(patience(&plan) * 2, Duration::ZERO);
+        all_ended(&scene);
+        assert_eq!(scene.mixed, 0);
     });
 }
 
@@ -100,7 +87,7 @@ fn sums_are_exact_whenever_a_rack_or_the_root_forgets() {
 fn a_nan_fails_its_call_on_the_workers_of_all_racks_and_names_the_rank() {
     for_seeds("a_nan_fails_its_call_on_the_workers_of_all_racks_and_names_the_rank", 40, |seed| {
         let mut rng = Rng::new(seed);
-        let (network, mut plan) = (fair(&mut rng), job(&mut rng, 0.0));
+        let (network, mut plan) = (fair_network(&mut rng), job(&mut rng, 0.0));
         let workers = plan.workers();
         let mut bad = CallPlan::random(&mut rng, workers, 20, 0.0);
         let odd = Rank(rng.below(workers.into()) as u16);
@@ -108,10 +95,9 @@ fn a_nan_fails_its_call_on_the_workers_of_all_racks_and_names_the_rank() {
         let place = rng.below(plan.calls.len() as u64 + 1) as usize;
         plan.calls.insert(place, bad);
         let manners = manners(&mut rng, &plan);
-        let mut tree = Tree::new(seed, network, &plan, manners);
-        tree.run(patience(&plan));
-        all_ended(&tree);
-        for client in &tree.clients {
+        let scene = run(seed, network, &plan, manners);
+        all_ended(&scene);
+        for client in &scene.clients {
             let failed = client.record.failed.get(&(place as u64)).copied();
             assert_eq!(failed, Some(CallError::NonFinite { worker: odd }));
             assert_eq!(client.record.failed.len(), 1);
@@ -123,20 +109,20 @@ fn a_nan_fails_its_call_on_the_workers_of_all_racks_and_names_the_rank() {
 fn different_calls_fail_on_the_workers_of_all_racks() {
     for_seeds("different_calls_fail_on_the_workers_of_all_racks", 60, |seed| {
         let mut rng = Rng::new(seed);
-        let (network, plan) = (fair(&mut rng), job(&mut rng, 0.0));
+        let (network, plan) = (fair_network(&mut rng), job(&mut rng, 0.0));
         if plan.workers() < 2 {
             return;
         }
-        let odd = rng.below(plan.workers().into()) as usize;
+        let odd = rng.below(plan.workers().into()) as u16;
         let mut other = plan.clone();
         let at = rng.below(plan.calls.len() as u64) as usize;
         other.calls[at].key ^= 1;
         let manners = manners(&mut rng, &plan);
-        let mut tree = Tree::new(seed, network, &plan, manners.clone());
-        tree.differs(odd, &other, manners[odd].clone());
-        tree.run(patience(&plan));
-        let (rack, number, _) = plan.place(odd as u16);
-        for client in &tree.clients {
+        let mut scene = Scene::new(seed, 1, network, Restarts::default());
+        scene.add_job(&plan, manners, &[(odd, other)]);
+        scene.run(patience(&plan), Duration::ZERO);
+        let (rack, number, _) = plan.place(odd);
+        for client in &scene.clients {
             let Some(SessionError::Mismatch { who, slot, refused, .. }) = client.worker.failure() else {
                 panic!("worker {}: {:?}", client.number, client.worker.failure());
             };
@@ -155,7 +141,7 @@ fn different_calls_fail_on_the_workers_of_all_racks() {
 fn a_quorum_in_each_rack_gives_sums_of_that_many() {
     for_seeds("a_quorum_in_each_rack_gives_sums_of_that_many", 60, |seed| {
         let mut rng = Rng::new(seed);
-        let network = fair(&mut rng);
+        let network = fair_network(&mut rng);
         let mut plan = job(&mut rng, 0.0);
         // The sets that can have made a sum are looked through.
         let sizes: Vec<u8> = (0..rng.between(2, 3)).map(|_| rng.between(1, 3) as u8).collect();
@@ -169,9 +155,8 @@ fn a_quorum_in_each_rack_gives_sums_of_that_many() {
         }
         plan.policy = rng.pick(&[Policy::Reliable, Policy::BestEffort]);
         let manners = manners(&mut rng, &plan);
-        let mut tree = Tree::new(seed, network, &plan, manners);
-        tree.run(patience(&plan));
-        for client in &tree.clients {
+        let scene = run(seed, network, &plan, manners);
+        for client in &scene.clients {
             let failure = client.worker.failure();
             assert!(failure.is_none(), "worker {}: {failure:?}", client.number);
         }
@@ -182,12 +167,11 @@ fn a_quorum_in_each_rack_gives_sums_of_that_many() {
 fn best_effort_in_racks_ends_in_time() {
     for_seeds("best_effort_in_racks_ends_in_time", 40, |seed| {
         let mut rng = Rng::new(seed);
-        let (network, mut plan) = (fair(&mut rng), job(&mut rng, 0.0));
+        let (network, mut plan) = (fair_network(&mut rng), job(&mut rng, 0.0));
         plan.policy = Policy::BestEffort;
         let manners = manners(&mut rng, &plan);
-        let mut tree = Tree::new(seed, network, &plan, manners);
-        tree.run(patience(&plan));
-        all_ended(&tree);
+        let scene = run(seed, network, &plan, manners);
+        all_ended(&scene);
     });
 }
 
@@ -211,11 +195,12 @@ fn a_thousand_workers_through_32_racks() {
         wire_time: Duration::from_nanos(100),
         ..Network::default()
     };
-    let mut tree = Tree::new(1, network, &plan, vec![Manner::prompt(1); 1024]);
-    tree.restart(Node::Rack(7), micros(400), micros(100));
-    tree.restart(Node::Root, micros(900), micros(100));
-    tree.run(Duration::from_secs(30));
-    all_ended(&tree);
+    let mut scene = Scene::new(1, 1, network, Restarts { outage: micros(100), ..Restarts::default() });
+    scene.add_job(&plan, vec![Manner::prompt(1); 1024], &[]);
+    scene.forget_at(8, micros(400));
+    scene.forget_at(0, micros(900));
+    scene.run(Duration::from_secs(30), Duration::ZERO);
+    all_ended(&scene);
     assert_eq!(plan.workers(), 1024);
-    println!("1,024 workers: {:?} of virtual time, {} packets on all links", tree.now, tree.packets);
+    println!("1,024 workers: {:?} of virtual time, {} packets on their links", scene.now, scene.packets);
 }

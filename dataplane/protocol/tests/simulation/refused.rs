@@ -57,7 +57,7 @@ impl Case {
     }
 
     /// Runs it with each subset of the first packets lost; `others` sees other calls than the rest.
-    fn each_loss(&self, others: &[(u8, JobPlan)], check: impl Fn(&Scene)) {
+    fn each_loss(&self, others: &[(u16, JobPlan)], check: impl Fn(&Scene)) {
         for lost in 0..1 << PACKETS {
             let network = Network { delay: micros(30), ..Network::default() };
             let mut scene = Scene::new(1, 1, network, Restarts::default());
@@ -80,7 +80,7 @@ fn calls_that_differ_end_on_all_workers_whatever_is_lost_first() {
         for at in 0..2 {
             let mut other = case.plan.clone();
             other.calls[at].key = 9;
-            case.each_loss(&[(case.odd, other)], |scene| {
+            case.each_loss(&[(case.odd.into(), other)], |scene| {
                 for client in &scene.clients {
                     let Some(SessionError::Mismatch { who, slot, refused, .. }) = client.worker.failure()
                     else {
@@ -109,7 +109,7 @@ fn a_norm_that_is_not_finite_fails_its_call_on_all_workers_whatever_is_lost_firs
             case.each_loss(&[], |scene| {
                 for client in &scene.clients {
                     assert_eq!(client.worker.failure(), None, "lost {:b}", scene.lost);
-                    assert_eq!(client.worker.pending_calls(), 0);
+                    assert_eq!(client.pending(), 0);
                     let error = CallError::NonFinite { worker: WorkerId(case.odd).into() };
                     let failed: Vec<_> =
                         client.record.failed.iter().map(|(call, error)| (*call, *error)).collect();

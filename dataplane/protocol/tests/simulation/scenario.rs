@@ -30,6 +30,12 @@ pub fn network(rng: &mut Rng) -> Network {
     }
 }
 
+/// A network that loses at most one packet in ten, so that time-outs mean something.
+pub fn fair_network(rng: &mut Rng) -> Network {
+    let network = network(rng);
+    Network { loss: network.loss.min(0.1), late_by: network.late_by.min(ms(30)), ..network }
+}
+
 /// Moments at which the aggregator forgets, up to `most` of each sort.
 pub fn restarts(rng: &mut Rng, most: u64) -> Restarts {
     let (timed, counted) = (rng.below(most + 1), rng.below(most + 1));
@@ -63,7 +69,7 @@ pub fn job(rng: &mut Rng, number: u16, nan: f64) -> JobPlan {
 pub fn manners(rng: &mut Rng, plan: &JobPlan) -> Vec<Manner> {
     let calls = plan.calls.len();
     let dawdle = rng.pick(&[0, 0, 200, 5_000, 50_000]);
-    (0..plan.config.workers)
+    (0..plan.workers())
         .map(|_| Manner {
             flight: rng.between(1, 4) as usize,
             start: micros(if rng.chance(0.2) { rng.below(100_000) } else { rng.below(100) }),
@@ -80,11 +86,7 @@ pub fn scene(rng: &mut Rng, seed: u64, jobs: u16, nan: f64, network: Network, re
     let shards = rng.pick(&[1, 1, 2, 3]);
     let mut scene = Scene::new(seed, shards, network, restarts);
     for number in 0..jobs {
-        let mut plan = job(rng, number * 257, nan);
-        if rng.chance(0.2) {
-            let place = rng.below(plan.calls.len() as u64 + 1) as usize;
-            plan.calls.insert(place, CallPlan::empty(plan.config.workers));
-        }
+        let plan = job(rng, number * 257, nan);
         let manners = manners(rng, &plan);
         scene.add_job(&plan, manners, &[]);
     }

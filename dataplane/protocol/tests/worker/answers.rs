@@ -77,13 +77,13 @@ fn a_nan_fails_its_call_and_the_next_goes_on() {
     let error = CallError::NonFinite { worker: WorkerId(2).into() };
     assert_eq!(driven.reports.0, [Report::Failed(0, error)]);
     assert!(error.to_string().contains("worker 2 has a NaN"));
-    assert_eq!(driven.worker.pending_calls(), 1);
+    assert!(!driven.worker.is_idle());
     driven.norm_result(2, 1f32.to_bits());
     driven.fill();
     // Nothing of the failed call took a seq.
     assert_eq!(driven.seqs(), [0]);
     driven.result(0);
-    assert_eq!(driven.worker.pending_calls(), 0);
+    assert!(driven.worker.is_idle());
     assert_eq!(driven.worker.failure(), None);
 }
 
@@ -108,7 +108,7 @@ fn an_own_nan_that_the_quorum_left_out_takes_its_seqs_and_sends_nothing() {
     driven.nudge(0, Kind::Data, 5, 0b001);
     assert_eq!(driven.take(), []);
     driven.result(13);
-    assert_eq!(driven.worker.pending_calls(), 0);
+    assert!(driven.worker.is_idle());
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_maximum_that_no_worker_may_send_is_asked_for_again_and_believed_when_it_com
         assert!(error.to_string().contains(&format!("{value:#010x}")));
         driven.fill();
         driven.result(0);
-        assert_eq!((driven.worker.pending_calls(), driven.worker.failure()), (0, None));
+        assert_eq!((driven.worker.is_idle(), driven.worker.failure()), (true, None));
         assert_eq!(driven.worker.stats().data.sent, 1, "nothing of the failed call");
     }
 }
@@ -258,7 +258,7 @@ fn a_norm_that_a_quorum_has_gone_past_is_left_out_and_the_session_goes_on() {
     driven.fill();
     assert_eq!(driven.seqs(), [0, 2, 3, 4]);
     (0..5).for_each(|seq| driven.result(seq));
-    assert_eq!((driven.worker.pending_calls(), driven.worker.failure()), (0, None));
+    assert_eq!((driven.worker.is_idle(), driven.worker.failure()), (true, None));
     assert_eq!(driven.worker.stats().left_out, 1);
 }
 
@@ -285,7 +285,7 @@ fn with_a_quorum_seqs_do_not_depend_on_norms() {
             Report::Failed(1, CallError::NonFinite { worker: WorkerId(0).into() })
         );
         expected.iter().for_each(|&seq| driven.result(seq));
-        assert_eq!(driven.worker.pending_calls(), 0);
+        assert!(driven.worker.is_idle());
     }
 }
 

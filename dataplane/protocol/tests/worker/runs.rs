@@ -44,7 +44,7 @@ fn assert_alike(
     assert_eq!(single.worker.stats(), joint.worker.stats());
     assert_eq!(single.worker.window(), joint.worker.window());
     assert_eq!(single.worker.marks(), joint.worker.marks());
-    assert_eq!(single.worker.pending_calls(), joint.worker.pending_calls());
+    assert_eq!(single.worker.is_idle(), joint.worker.is_idle());
     assert_eq!(single.worker.shortest_round_trip(), joint.worker.shortest_round_trip());
     assert_eq!(single.take(), joint.take());
     joint

@@ -81,14 +81,14 @@ impl Arbitration {
         self.primary
     }
 
-    /// Whether a request with this election id comes from the primary controller.
+    /// Returns whether a request with this election id comes from the primary controller.
     #[must_use]
     pub fn may_write(&self, election: Option<u128>) -> bool {
         let primary = self.primary.and_then(|primary| self.live.get(&primary));
         election.is_some() && primary == Some(&election)
     }
 
-    /// Whether a controller has introduced itself.
+    /// Returns whether a controller has introduced itself.
     #[must_use]
     pub fn knows(&self, client: ClientId) -> bool {
         self.live.contains_key(&client)

@@ -62,7 +62,7 @@ impl Clients {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a request with this election id comes from the primary controller.
+    /// Returns whether a request with this election id comes from the primary controller.
     #[must_use]
     pub fn may_write(&self, election: Option<u128>) -> bool {
         self.lock().arbitration.may_write(election)
@@ -184,7 +184,7 @@ impl Clients {
         }
     }
 
-    /// Whether a packet of this controller may go out.
+    /// Returns whether a packet of this controller may go out.
     pub fn may_send(&self, client: ClientId) -> bool {
         self.lock().arbitration.primary() == Some(client)
     }

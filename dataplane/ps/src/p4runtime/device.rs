@@ -31,7 +31,7 @@ pub struct Device {
     pub shards: Shards,
     /// The controllers.
     pub clients: Arc<Clients>,
-    /// Whether the jobs are static: then nothing can be written.
+    /// True if the jobs are static: then nothing can be written.
     fixed: bool,
     /// The room of its ports.
     room: Room,

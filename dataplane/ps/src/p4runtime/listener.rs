@@ -52,7 +52,7 @@ impl Listener {
         if open_to_all && !local.ip().is_loopback() {
             let lacks = if config.tls.is_some() { "client_ca" } else { "encryption" };
             tracing::warn!(
-                "P4Runtime listens on {local} without {lacks}: whoever reaches it can change and see all jobs"
+                "P4Runtime listens on {local} without {lacks}: any client that reaches it can change and see all jobs"
             );
         }
         let certificates =

@@ -70,7 +70,7 @@ pub struct MatchTable {
     pub fields: Vec<ProgramField>,
     /// Actions, and where they may be.
     pub actions: Vec<ActionUse>,
-    /// Whether its default action is fixed.
+    /// True if its default action is fixed.
     pub const_default: bool,
     /// The default action that it starts with.
     pub default: Entry,
@@ -83,9 +83,9 @@ pub struct MatchTable {
 pub struct ActionUse {
     /// The action's number.
     pub id: u32,
-    /// Whether it may be that of a row.
+    /// True if it may be that of a row.
     pub in_rows: bool,
-    /// Whether it may be the default.
+    /// True if it may be the default.
     pub as_default: bool,
 }
 

@@ -23,7 +23,7 @@ pub struct MemberView {
     pub from: Option<SocketAddr>,
     /// The destination of answers to it.
     pub to: Option<SocketAddr>,
-    /// Whether it gets copies of what goes to all.
+    /// True if it gets copies of what goes to all.
     pub copies: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct JobView {
 }
 
 impl JobView {
-    /// Whether a job that changes from this to `new` keeps the content of its slots.
+    /// Returns whether a job that changes from this to `new` keeps the content of its slots.
     #[must_use]
     fn keeps_slots(&self, new: &JobView) -> bool {
         self.epoch == new.epoch && self.config.same_slots(&new.config)
@@ -108,7 +108,7 @@ impl Used {
 }
 
 impl ViewChanges {
-    /// Whether there is nothing to do.
+    /// Returns whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let ViewChanges { gone, tables, jobs, unused } = self;

@@ -45,7 +45,6 @@ pub struct RawWorker {
     pub server: SocketAddr,
     pub joiner: Joiner,
     pub welcome: Option<Welcome>,
-    pub workers: u8,
     started: Instant,
 }
 
@@ -55,7 +54,7 @@ impl RawWorker {
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let number = WorkerId(number);
         let joiner = Joiner::new(JobId(1), number, Cookie(COOKIE), nonce, 0, Duration::ZERO);
-        RawWorker { number, socket, server, joiner, welcome: None, workers: 0, started: Instant::now() }
+        RawWorker { number, socket, server, joiner, welcome: None, started: Instant::now() }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -109,9 +108,8 @@ impl RawWorker {
     pub fn hear(&mut self) -> Option<JoinEvent> {
         let packet = self.receive()?;
         let event = self.joiner.handle(self.started.elapsed(), &packet);
-        if let Some(JoinEvent::Welcome(welcome, workers)) = event {
+        if let Some(JoinEvent::Welcome(welcome)) = event {
             self.welcome = Some(welcome);
-            self.workers = workers;
         }
         event
     }
@@ -145,7 +143,7 @@ impl RawWorker {
             table: if kind == Kind::Data { welcome.tables.first().id } else { TableId(0) },
             round: Round(round),
             slot: SlotId(slot),
-            ..Header::new(kind, self.workers, JobId(1), self.number, welcome.session)
+            ..Header::new(kind, welcome.workers, JobId(1), self.number, welcome.session)
         }
     }
 

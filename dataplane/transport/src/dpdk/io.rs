@@ -56,7 +56,7 @@ struct In {
 /// Packet I/O over one queue of each device. It can move to another thread.
 ///
 /// Datagrams are delivered where the device has put them, without a copy. ARP and echo requests are handled
-/// while packets are received: an endpoint that nobody polls is silent.
+/// while packets are received: an endpoint that is not polled is silent.
 pub struct DpdkIo {
     endpoint: Arc<OpenDpdk>,
     local: SocketAddrV4,

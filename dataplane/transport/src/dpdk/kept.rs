@@ -45,7 +45,7 @@ impl Kept {
         }
     }
 
-    /// Empties the packet of a number if nobody else refers to it; otherwise the device frees it, and the
+    /// Empties the packet of a number if nothing else refers to it; otherwise the device frees it, and the
     /// number has none any more. Returns whether there is an empty packet now.
     #[inline]
     pub fn reuse(&mut self, number: usize) -> bool {

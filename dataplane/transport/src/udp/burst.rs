@@ -19,7 +19,7 @@ const PIECE_MEMORY: usize = PIECE + 17 * 64;
 /// A shorter piece is sooner copied than kept.
 const SHARED_LEAST: usize = 8 << 10;
 
-/// The memory of a piece: its own, or shared with somebody who keeps its content.
+/// The memory of a piece: its own, or shared with a receiver of packets that keeps its content.
 enum Piece {
     Own(Vec<u8>),
     Shared(Arc<Vec<u8>>),
@@ -34,7 +34,7 @@ impl Piece {
 /// Pieces that the kernel has handed over together.
 pub(super) struct Burst {
     pieces: [Piece; BATCH_SIZE],
-    /// Memory that somebody keeps, or has kept until lately.
+    /// Memory that a receiver keeps, or has kept until lately.
     kept: Vec<Arc<Vec<u8>>>,
     meta: [RecvMeta; BATCH_SIZE],
     received: usize,

@@ -72,7 +72,7 @@ fn engine(way: Way) -> Engine<Net> {
         rounding: thc_worker::Rounding::Stratified,
         threads: 1,
     };
-    Engine::new(io, config, joiners, &welcome, 1, SLOTS as usize * 2).unwrap()
+    Engine::new(io, config, joiners, &welcome, SLOTS as usize * 2).unwrap()
 }
 
 fn tensor() -> Vec<f32> {

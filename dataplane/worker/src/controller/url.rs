@@ -13,7 +13,7 @@ pub struct ControllerUrl {
 }
 
 impl ControllerUrl {
-    /// Whether a server's address is meant as a URL of this kind.
+    /// Returns whether a server's address is meant as a URL of this kind.
     #[must_use]
     pub fn is_meant(text: &str) -> bool {
         text.starts_with("thc://") || text.starts_with("thcs://")
@@ -25,7 +25,7 @@ impl ControllerUrl {
         &self.job
     }
 
-    /// Whether the connection is encrypted.
+    /// Returns whether the connection is encrypted.
     #[must_use]
     pub(crate) fn is_encrypted(&self) -> bool {
         self.tls

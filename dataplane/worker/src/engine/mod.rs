@@ -112,10 +112,9 @@ impl<I: RetainedTx> Engine<I> {
         config: EngineConfig,
         joiners: Joiners,
         welcome: &Welcome,
-        workers: u8,
         capacity: usize,
     ) -> Result<Self, WorkerError> {
-        let session = Session::new(&config, joiners, welcome, workers, capacity, io.now())?;
+        let session = Session::new(&config, joiners, welcome, capacity, io.now())?;
         Ok(Engine {
             pool: pool::pool(config.threads)?,
             ready: ReadyGroups::new(&session, config.threads),
@@ -139,10 +138,9 @@ impl<I: RetainedTx> Engine<I> {
         &mut self,
         joiners: Joiners,
         welcome: &Welcome,
-        workers: u8,
         capacity: usize,
     ) -> Result<(), WorkerError> {
-        let session = Session::new(&self.config, joiners, welcome, workers, capacity, self.io.now())?;
+        let session = Session::new(&self.config, joiners, welcome, capacity, self.io.now())?;
         self.stats = self.stats();
         self.ready = ReadyGroups::new(&session, self.config.threads);
         self.session = session;
@@ -299,7 +297,7 @@ impl<I: RetainedTx> Engine<I> {
         self.state.leave();
     }
 
-    /// Whether no other worker can need this one any more, or it has stayed long enough (P25 leaving).
+    /// Returns whether no other worker can need this one any more, or it has stayed long enough (P25 leaving).
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.session.joiners.has_left() || self.failure().is_some() && self.lost_server().is_some()
@@ -334,6 +332,6 @@ impl<I: RetainedTx> Engine<I> {
 ///
 /// # Errors
 /// [`WorkerError::Unusable`].
-pub fn usable(description: &Welcome, workers: u8) -> Result<(), WorkerError> {
-    Compressor::new(description, workers, WorkerId(0), Rounding::Stratified).map(drop)
+pub fn usable(description: &Welcome) -> Result<(), WorkerError> {
+    Compressor::new(description, WorkerId(0), Rounding::Stratified).map(drop)
 }

@@ -99,7 +99,7 @@ impl Packed {
         self.keys
     }
 
-    /// Whether the next [`Self::numbers`] or [`Self::receive`] would return at once.
+    /// Returns whether the next [`Self::numbers`] or [`Self::receive`] would return at once.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.over.is_some() || !self.news.is_empty()
@@ -232,7 +232,7 @@ impl<I: RetainedTx> Engine<I> {
 }
 
 impl Calls {
-    /// Whether a call waits for indices that its caller computes.
+    /// Returns whether a call waits for indices that its caller computes.
     pub fn awaits_pieces(&mut self) -> bool {
         self.remote().any(|active| active.groups.iter().any(PartitionGroup::is_uncompressed))
     }

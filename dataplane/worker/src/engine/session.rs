@@ -1,4 +1,4 @@
-//! A session of an engine, and whether the engine takes calls.
+//! A session of an engine, and the state of the engine.
 
 use super::EngineConfig;
 use super::compressor::Compressor;
@@ -28,16 +28,15 @@ impl Session {
         config: &EngineConfig,
         joiners: Joiners,
         welcome: &Welcome,
-        workers: u8,
         capacity: usize,
         now: Duration,
     ) -> Result<Session, WorkerError> {
-        let compressor = Compressor::new(welcome, workers, config.worker, config.rounding)?;
+        let compressor = Compressor::new(welcome, config.worker, config.rounding)?;
         let parameters = Parameters {
             timeout: config.timeout,
             patience: config.patience,
             min_rto: config.min_rto,
-            ..Parameters::new(config.job, config.worker, workers, welcome)
+            ..Parameters::new(config.job, config.worker, welcome)
         };
         let mut worker = Worker::new(parameters, now);
         worker.set_limit((capacity / 2).max(1) as u64);
@@ -61,7 +60,7 @@ impl Session {
     }
 }
 
-/// Whether an engine takes calls.
+/// The state of an engine, which takes calls while it is `Working`.
 #[derive(Debug, Default)]
 pub(super) enum State {
     #[default]

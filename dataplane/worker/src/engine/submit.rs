@@ -81,7 +81,7 @@ impl Handle {
         self.receiver.recv().unwrap_or(Err(WorkerError::Closed))
     }
 
-    /// Whether [`Self::wait`] would return at once.
+    /// Returns whether [`Self::wait`] would return at once.
     #[must_use]
     pub fn is_done(&self) -> bool {
         !self.receiver.is_empty()

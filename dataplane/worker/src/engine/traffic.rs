@@ -1,6 +1,6 @@
 //! Packets in and out.
 
-use super::calls::{CallEvents, CallFeedback, Calls, Out};
+use super::calls::{CallEvents, CallFeedback, Out};
 use super::compressor::write_raw;
 use super::loan::Bytes;
 use super::memory::Memory;
@@ -9,17 +9,16 @@ use super::{Engine, REPORT};
 use crate::{Silence, WorkerError};
 use std::time::{Duration, Instant};
 use thc_protocol::session::{JoinError, JoinEvent};
-use thc_protocol::wire::Kind;
 use thc_protocol::worker::{PacketId, SessionError};
 use thc_protocol::{Ecn, WorkerId};
-use thc_transport::{RetainedTx, Run};
+use thc_transport::RetainedTx;
 
 /// The bit that only control kinds have set (P2 kinds).
 const CONTROL: u8 = 0x20;
 
-/// Returns whether the worker's state machine alone handles packets of this kind.
-fn is_for_worker(kind: u8) -> bool {
-    kind & CONTROL == 0 && kind != Kind::Nudge as u8
+/// Returns whether a packet is of the session's control plane, not of the worker's state machine.
+fn is_control(packet: &[u8]) -> bool {
+    packet.get(1).is_some_and(|&kind| kind & CONTROL != 0)
 }
 
 /// A worker that waits for nothing and has heard nothing for this long sends JOIN again: a restarted server needs all
@@ -88,15 +87,21 @@ impl<I: RetainedTx> Engine<I> {
         let got = io.recv_runs(&mut |run| {
             first.get_or_insert_with(Instant::now);
             let Some(port) = session.link.ps.find(run.from) else { return };
-            if run.datagrams().all(|packet| packet.get(1).is_some_and(|&kind| is_for_worker(kind))) {
-                let Session { link, worker, compressor, .. } = &mut *session;
+            let mut handle_run = |session: &mut Session, packets: &[u8], segment| {
+                let Session { link, worker, compressor, .. } = session;
                 let mut events = CallEvents { calls, compressor, memory, received: run.memory };
                 let ecn = Ecn::of_bits(run.ecn);
-                worker.handle_run(now, ecn, run.contents, run.segment, &mut events, &mut link.replies);
-                return;
+                worker.handle_run(now, ecn, packets, segment, &mut events, &mut link.replies);
+            };
+            if !run.datagrams().any(is_control) {
+                return handle_run(session, run.contents, run.segment);
             }
             for packet in run.datagrams() {
-                end = session.handle(now, port, &run, packet, calls, memory).or(end.take());
+                if is_control(packet) {
+                    end = session.handle_control(now, port, packet).or(end.take());
+                } else {
+                    handle_run(session, packet, packet.len());
+                }
             }
         })?;
         let ended = Instant::now();
@@ -218,23 +223,9 @@ enum SessionEnd {
 }
 
 impl Session {
-    /// Handles a packet from `port`, of a run that does not have results alone. Returns an error if the packet ends the
-    /// session.
-    fn handle(
-        &mut self,
-        now: Duration,
-        port: usize,
-        run: &Run<'_>,
-        packet: &[u8],
-        calls: &mut Calls,
-        memory: &mut Memory<'_>,
-    ) -> Option<SessionEnd> {
-        let Session { link, joiners, worker, compressor } = self;
-        if packet.get(1)? & CONTROL == 0 {
-            let mut events = CallEvents { calls, compressor, memory, received: run.memory };
-            worker.handle_with(now, Ecn::of_bits(run.ecn), packet, &mut events, &mut link.replies);
-            return None;
-        }
+    /// Handles a control packet from `port`. Returns an error if the packet ends the session.
+    fn handle_control(&mut self, now: Duration, port: usize, packet: &[u8]) -> Option<SessionEnd> {
+        let Session { link, joiners, worker, .. } = self;
         let (share, is_base) = link.ps.share(port);
         if !is_base {
             return None;
@@ -242,7 +233,7 @@ impl Session {
         let reforming = |worker| Some(SessionEnd::Session(SessionError::Reforming { worker }));
         match joiners.handle(now, share, packet)? {
             // The answer to a JOIN that asked whether the session still runs.
-            JoinEvent::Welcome(welcome, _) if welcome.session == worker.parameters().cookie => {
+            JoinEvent::Welcome(welcome) if welcome.session == worker.parameters().cookie => {
                 worker.handle_answer(now);
                 None
             }

@@ -225,8 +225,8 @@ impl World {
                 }
                 io.recv_burst(&mut |origin, packet| {
                     let share = usize::from(host_of(origin.from) - 100);
-                    if let Some(JoinEvent::Welcome(w, n)) = joiners.handle(now, share, packet) {
-                        *welcome = Some((w, n));
+                    if let Some(JoinEvent::Welcome(w)) = joiners.handle(now, share, packet) {
+                        *welcome = Some(w);
                     }
                 })
                 .unwrap();
@@ -245,7 +245,6 @@ impl World {
         let engines = (0u8..)
             .zip(joining)
             .map(|(w, (io, joiners, welcome))| {
-                let (welcome, n) = welcome.unwrap();
                 let config = EngineConfig {
                     ps: at,
                     job: JOB,
@@ -256,7 +255,7 @@ impl World {
                     rounding: Rounding::Stratified,
                     threads,
                 };
-                Engine::new(io, config, joiners, &welcome, n, 4096).unwrap()
+                Engine::new(io, config, joiners, &welcome.unwrap(), 4096).unwrap()
             })
             .collect();
         World { net, ps, others, meddle: None, engines }

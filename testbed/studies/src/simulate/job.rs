@@ -297,7 +297,7 @@ fn party(
         threads: 1,
     };
     let port = Port::new(net.endpoint(worker_at(rank)), settings.costs);
-    let engine = Engine::new(port, config, joiners, &welcome, case.workers as u8, CAPACITY);
+    let engine = Engine::new(port, config, joiners, &welcome, CAPACITY);
     let data = tensor(rank, case.coordinates as usize).collect();
     Ok(Party::new(engine.map_err(Error::failure)?, data, settings.costs, settings.rounds))
 }

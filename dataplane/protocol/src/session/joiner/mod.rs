@@ -8,7 +8,7 @@ pub use outcome::{JoinError, JoinEvent};
 use crate::wire::{
     Ask, Change, FLAG_ROOT, Header, Join, Kind, Leave, Pending, RefuseReason, Refused, Welcome, WelcomeError,
 };
-use crate::{Cookie, JobId, MAX_WORKERS, Round, WorkerId};
+use crate::{Cookie, JobId, Round, WorkerId};
 use leaving::{Leaving, RETRY};
 use std::time::Duration;
 
@@ -302,8 +302,7 @@ impl Joiner {
             Ok(welcome) => welcome,
             Err(reason) => return self.unusable(payload, reason),
         };
-        let possible =
-            welcome.quorum <= workers && usize::from(workers) <= MAX_WORKERS && self.worker.0 < workers;
+        let possible = welcome.workers == workers && self.worker.0 < workers;
         if welcome.nonce != self.nonce || self.state != State::Joining || !possible {
             return None;
         }
@@ -314,7 +313,7 @@ impl Joiner {
         }
         self.state = State::Joined;
         self.welcomed = Some(welcome);
-        Some(JoinEvent::Welcome(welcome, workers))
+        Some(JoinEvent::Welcome(welcome))
     }
 
     fn handle_description(&mut self, payload: &[u8]) -> Option<JoinEvent> {

@@ -46,8 +46,8 @@ pub enum JoinError {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "one at a time, when a session begins")]
 pub enum JoinEvent {
-    /// The session has begun, or has been resumed. The second value is n.
-    Welcome(Welcome, u8),
+    /// The session has begun, or has been resumed.
+    Welcome(Welcome),
     /// One bit for each worker that has joined, and n.
     Pending(u64, u8),
     /// All members of this rack have joined: one bit for each rack that is complete, and the number of racks.

@@ -49,7 +49,7 @@ pub struct DpdkTx {
 
 /// The reason why a datagram does not go out.
 enum Unsent {
-    /// Nobody knows yet where the receiver is.
+    /// The receiver's address on the link is not known yet.
     Unresolved,
     /// There is no way to it.
     NoRoute,
@@ -107,7 +107,7 @@ impl DpdkTx {
         ecn: u8,
         failed: &mut impl FnMut(Peer, io::Error),
     ) {
-        // More than any device carries: whoever is asked refuses it below.
+        // More than any device carries, so the code below refuses it.
         let fits = payload.len() + IPV4_UDP_HEADER_LEN <= self.mtu;
         let mut shared = if fits && to.len() > 1 { self.share(payload, to.len()) } else { None };
         let sum = if shared.is_some() && self.sums { sum_of_bytes(payload) } else { 0 };
@@ -207,7 +207,7 @@ impl DpdkTx {
         Ok(())
     }
 
-    /// Makes sure that nobody else refers to a kept packet: while a device reads it nothing may change, so
+    /// Makes sure that nothing else refers to a kept packet: while a device reads it nothing may change, so
     /// then it is copied. `None` if there is no such packet, or no buffer for the copy.
     #[inline]
     fn unshare(&mut self, number: usize) -> Option<()> {

@@ -28,7 +28,7 @@ pub(in crate::engine) struct CallFeedback {
     pub key: u64,
     /// The error feedback after the call.
     pub left: Vec<Buffer>,
-    /// Whether residuals are kept until all results are in, because lost packets are added back to them.
+    /// True if residuals are kept until all results are in, because lost packets are added back to them.
     pub holds: bool,
 }
 
@@ -52,8 +52,6 @@ pub(in crate::engine) struct Active {
     pub owner: Owner,
     pub feedback: Option<CallFeedback>,
     pub parts: Vec<Measured>,
-    /// The group of each partition.
-    pub group_of: Vec<u32>,
     pub groups: Vec<PartitionGroup>,
     pub stage: Stage,
     /// Groups whose results are all in, and groups whose residual need be held no longer.
@@ -74,7 +72,6 @@ impl Active {
         let window = window.max(1 << compressor.block);
         let mut parts: Vec<Measured> = Vec::new();
         let mut groups: Vec<PartitionGroup> = Vec::new();
-        let mut group_of = Vec::new();
         for (choice, part) in cut(plan, compressor.block) {
             let end = part.offset + part.len;
             let start = match groups.last_mut() {
@@ -92,8 +89,8 @@ impl Active {
                     0
                 }
             };
-            parts.push(Measured { part, start, choice, norm: 0, left_out: false });
-            group_of.push(groups.len() as u32 - 1);
+            let group = groups.len() as u32 - 1;
+            parts.push(Measured { part, group, start, choice, norm: 0, left_out: false });
         }
         Active {
             ticket: 0,
@@ -103,7 +100,6 @@ impl Active {
             feedback: None,
             open: groups.len(),
             parts,
-            group_of,
             groups,
             stage: Stage::Measuring { begun: 0, done: 0 },
             to_finish: VecDeque::new(),
@@ -153,12 +149,12 @@ impl Active {
 
     /// The group that a packet belongs to, and the packet's place in it.
     pub fn find(&self, place: PacketId) -> Option<(usize, usize)> {
-        let start = self.parts.get(place.partition as usize)?.start;
-        let group = *self.group_of.get(place.partition as usize)? as usize;
-        Some((group, start / self.groups[group].per_packet() + place.packet as usize))
+        let &Measured { group, start, .. } = self.parts.get(place.partition as usize)?;
+        let per_packet = self.groups[group as usize].per_packet();
+        Some((group as usize, start / per_packet + place.packet as usize))
     }
 
-    /// Whether the others went on without some of a group (P48 quorum).
+    /// Returns whether the others went on without some of a group (P48 quorum).
     pub fn has_left_out(&self, group: usize) -> bool {
         self.parts[self.groups[group].parts.clone()].iter().any(|at| at.left_out)
     }
@@ -220,10 +216,10 @@ impl Active {
         }
     }
 
-    /// Whether `count` packets from this one on are a partition without padding whose mean this engine computes.
+    /// Returns whether `count` packets from this one on are a partition without padding whose mean this engine computes.
     pub(super) fn is_whole(&self, place: PacketId, count: usize) -> bool {
         let at = &self.parts[place.partition as usize];
-        let per_packet = self.groups[self.group_of[place.partition as usize] as usize].per_packet();
+        let per_packet = self.groups[at.group as usize].per_packet();
         let all = place.packet == 0 && count * per_packet == at.part.padded;
         all && at.part.len == at.part.padded && !self.is_remote()
     }

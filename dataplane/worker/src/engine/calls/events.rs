@@ -67,7 +67,7 @@ impl CallEvents<'_, '_> {
         active.count_results(group, 1);
     }
 
-    /// Whether a packet's results go straight to the tensor.
+    /// Returns whether a packet's results go straight to the tensor.
     fn is_raw(&mut self, place: PacketId) -> bool {
         let active = self.calls.get_mut(place.call).filter(|active| !active.is_remote());
         let at = active.and_then(|active| active.parts.get(place.partition as usize));

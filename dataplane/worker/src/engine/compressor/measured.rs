@@ -8,11 +8,13 @@ use thc_protocol::wire::Choice;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Measured {
     pub part: Partition,
+    /// The group in which it is computed.
+    pub group: u32,
     /// Its first coordinate among the padded ones of its group.
     pub start: usize,
     pub choice: Choice,
     pub norm: u32,
-    /// Whether the other workers went on without it: then all of it stays in the error feedback.
+    /// True if the other workers went on without it: then all of it stays in the error feedback.
     pub left_out: bool,
 }
 

@@ -47,12 +47,7 @@ pub(super) struct Compressor {
 }
 
 impl Compressor {
-    pub fn new(
-        welcome: &Welcome,
-        workers: u8,
-        worker: WorkerId,
-        rounding: Rounding,
-    ) -> Result<Compressor, WorkerError> {
+    pub fn new(welcome: &Welcome, worker: WorkerId, rounding: Rounding) -> Result<Compressor, WorkerError> {
         let unusable = |reason: String| WorkerError::Unusable { reason };
         if welcome.features == FEATURE_ROOT {
             return Err(unusable(
@@ -61,7 +56,7 @@ impl Compressor {
         }
         let (workers, rank) = match welcome.rack {
             Some(rack) => (rack.workers, Rank(rack.first.0 + u16::from(worker.0))),
-            None => (workers.into(), worker.into()),
+            None => (welcome.workers.into(), worker.into()),
         };
         if welcome.features != 0 {
             return Err(unusable(format!(
@@ -113,7 +108,7 @@ impl Compressor {
         })
     }
 
-    /// Whether a partition's indices are bytes and are the table values themselves, since the table has all
+    /// Returns whether a partition's indices are bytes and are the table values themselves, since the table has all
     /// points of its grid.
     pub fn indices_are_values(&self, at: &Measured) -> bool {
         let complete =
@@ -408,7 +403,7 @@ mod tests {
         let table = LookupTable::solve(bits, (1 << bits) - 1, fraction).unwrap();
         let table = Table { id: TABLE, ..wire_table(Form::new(bits, Lane::Bits16).unwrap(), &table) };
         let welcome = Welcome { job_seed: 1, ..Welcome::new(workers, Tables::one(table)) };
-        Compressor::new(&welcome, workers, WorkerId(0), Rounding::Stratified)
+        Compressor::new(&welcome, WorkerId(0), Rounding::Stratified)
     }
 
     #[test]
@@ -426,14 +421,14 @@ mod tests {
                 layout: 0,
             });
             let welcome = Welcome { job_seed: 1, rack, ..Welcome::new(2, Tables::one(table)) };
-            Compressor::new(&welcome, 2, WorkerId(0), Rounding::Independent).unwrap().keys(0).roundings
+            Compressor::new(&welcome, WorkerId(0), Rounding::Independent).unwrap().keys(0).roundings
         };
         assert_ne!(in_rack(0), in_rack(2));
     }
 
     fn measurement(padded: usize, norm: u32) -> Measured {
         let part = Partition { index: 0, offset: 0, len: padded, padded };
-        Measured { part, start: 0, choice: Choice::Table(TABLE), norm, left_out: false }
+        Measured { part, group: 0, start: 0, choice: Choice::Table(TABLE), norm, left_out: false }
     }
 
     #[test]

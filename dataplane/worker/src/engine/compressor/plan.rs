@@ -5,7 +5,7 @@ use crate::{Span, WorkerError};
 use thc_protocol::wire::Choice;
 
 impl Compressor {
-    /// Whether the job has the table of this choice.
+    /// Returns whether the job has the table of this choice.
     pub fn has(&self, choice: Choice) -> bool {
         choice == Choice::Raw || self.coder(choice).is_some()
     }
