@@ -54,9 +54,9 @@ pub fn solve_table(
     }
 }
 
-/// Error of a table's mean over the squared norm of one worker's gradient, and what it leaves of that to error feedback, of squared
-/// norms, which grows from step to step from 1 on. The table is that of (b, g, p), or of the best g and p for the lane; without b it has all points
-/// of the grid.
+/// Error of a table's mean over the squared norm of one worker's gradient, and what the table leaves of that to error feedback, of
+/// squared norms: from 1 on error feedback grows from step to step. The table is that of (b, g, p), or of the best g and p for the
+/// lane; without b it has all points of the grid.
 #[pyfunction]
 #[pyo3(signature = (bits, granularity, fraction, workers, lane))]
 pub fn table_error(

@@ -91,8 +91,9 @@ impl Timings {
         })
     }
 
-    /// The threshold of a group: the smallest size from which on gains are above 1, or `None` if compression does not pay. Each line has the
-    /// times of the slowest member, for whom all others wait. All members compute the same threshold, whatever the order of the tables.
+    /// The threshold of a group: the smallest size from which on gains are above 1, or `None` if compression does not pay.
+    /// Each line has the times of the slowest member, for whom all others wait. All members compute the same threshold,
+    /// whatever the order of the tables.
     #[must_use]
     pub fn common_threshold(tables: &[Timings]) -> Option<u64> {
         let mut slowest: BTreeMap<u64, (ThresholdRow, usize)> = BTreeMap::new();

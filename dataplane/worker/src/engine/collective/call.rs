@@ -53,11 +53,6 @@ impl CollectiveCall {
     }
 }
 
-/// Coordinates of all spans.
-pub(super) fn planned_length(plan: &[Span]) -> usize {
-    plan.iter().fold(0, |sum, span| sum.saturating_add(span.length))
-}
-
 /// A hash of a call, 1 to 2^31 − 1, by which ranks notice that they call differently.
 pub(super) fn tag(number: u64, plan: &[Span], feedback: Option<u64>) -> i32 {
     let choice = |span: &Span| match span.choice {

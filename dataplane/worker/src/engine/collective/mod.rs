@@ -23,13 +23,12 @@ mod piece;
 
 pub use call::CollectiveCall;
 
-use call::{Fed, planned_length, tag};
+use call::{Fed, tag};
 use piece::{Group, PIECE, Scratch, Share, chunk, take};
 
 use super::calls::{Active, GROUP};
-use super::compressor::{CallKeys, Compressor, Estimate, Measured, Numbers};
+use super::compressor::{Compressor, Measured};
 use super::feedback::Feedback;
-use super::packed::PackedLayout;
 use crate::{Span, WorkerError};
 use rayon::prelude::*;
 use std::collections::HashSet;
@@ -218,53 +217,6 @@ impl Collective {
         }
         let (tag, words) = (tag(number, plan, key), Vec::new());
         CollectiveCall { number, tag, length, parts, groups, pieces, feedback: fed, words }
-    }
-
-    /// The layout, in pieces of 2^`piece` coordinates, of a tensor that is compressed elsewhere, such as on a GPU.
-    ///
-    /// # Errors
-    /// [`WorkerError`] if the plan does not fit these tables.
-    pub fn layout(&self, plan: &[Span], piece: u8) -> Result<PackedLayout, WorkerError> {
-        self.compressor.check_plan(plan, planned_length(plan))?;
-        Ok(PackedLayout::new(plan, &self.compressor, piece))
-    }
-
-    /// Begins the call of a tensor that is measured, compressed and finished elsewhere. `norms` are those of
-    /// its partitions ([`PackedTensor`](crate::PackedTensor)); the caller keeps its error feedback, and
-    /// `feedback` only names it. Settle and end it like other calls; in between, [`Self::keys`] and
-    /// [`Self::numbers`] return the parameters to compute with.
-    ///
-    /// # Errors
-    /// If the plan does not fit these tables, or its number of partitions differs from that of the norms.
-    pub fn begin_measured(
-        &self,
-        plan: &[Span],
-        norms: &[f32],
-        feedback: Option<u64>,
-    ) -> Result<(CollectiveCall, Vec<i32>), WorkerError> {
-        let length = planned_length(plan);
-        self.compressor.check_plan(plan, length)?;
-        let call = self.start(plan, length, feedback, None);
-        CodecError::check_len("norms", call.parts.len(), norms.len())?;
-        let maxima = norms.iter().map(|norm| self.compressor.encode_norm(*norm) as i32);
-        let maxima = maxima.chain([call.tag, -call.tag]).collect();
-        Ok((call, maxima))
-    }
-
-    /// The keys from which the signs and roundings of a call's partitions derive.
-    pub fn keys(&self, call: &CollectiveCall) -> CallKeys {
-        self.compressor.keys(call.number)
-    }
-
-    /// For each partition of a settled call, the parameters for compressing it elsewhere and for computing
-    /// the mean of its sums.
-    ///
-    /// # Errors
-    /// If a norm gives no range.
-    pub fn numbers(&self, call: &CollectiveCall) -> Result<Vec<(Numbers, Estimate)>, WorkerError> {
-        let of =
-            |at: &Measured| Ok((self.compressor.numbers(at)?, self.compressor.estimate(at, self.ranks)?));
-        call.parts.iter().map(of).collect::<Result<_, CodecError>>().map_err(WorkerError::from)
     }
 
     /// Takes the largest numbers of all ranks.
