@@ -80,7 +80,6 @@ pub fn rows(it: &Controller, cookie: u32, epoch: u32, members: &[SocketAddr]) ->
 
 /// A worker that needs no JOIN.
 pub fn welcome(worker: &mut RawWorker, cookie: u32, workers: u8, shards: u8) {
-    worker.workers = workers;
     worker.welcome = Some(welcome_of(cookie, workers, shards));
 }
 
