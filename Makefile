@@ -165,16 +165,22 @@ p4-front: # Compile the programs for Tofino and Tofino 2 with the front end alon
 	$(call P4_FRONT,tofino,tna,1)
 	$(call P4_FRONT,tofino2,t2na,2)
 
-p4-tofino: p4-front # Compile for Tofino and Tofino 2, in minutes, and keep the compiler's report on the fit
-	@mkdir -p p4/build/tofino "$(TOFINO_OUT)"
-	cd p4 && p4c-barefoot --std p4-16 --target tofino --arch tna -D__TARGET_TOFINO__=1 -g --verbose \
-	    --p4runtime-force-std-externs --p4runtime-files build/tofino/tofino.p4info.txtpb -o "$(TOFINO_OUT)/tofino" tna/thc.p4
-	cd p4 && p4c-barefoot --std p4-16 --target tofino2 --arch t2na -D__TARGET_TOFINO__=2 -g --verbose \
-	    --p4runtime-force-std-externs --p4runtime-files build/tofino/tofino2.p4info.txtpb -o "$(TOFINO_OUT)/tofino2" tna/thc.p4
+# One chip: the compiler, the assembler, and what a switch loads.
+P4_CHIP = cd p4 && p4c-barefoot --std p4-16 --target $(1) --arch $(2) -D__TARGET_TOFINO__=$(3) -g --verbose --p4runtime-force-std-externs \
+    --p4runtime-files build/tofino/$(1).p4info.txtpb --bf-rt-schema "$(TOFINO_OUT)/$(1)/bfrt.json" -o "$(TOFINO_OUT)/$(1)" tna/thc.p4 && \
+    bfas --target $(1) -o "$(TOFINO_OUT)/$(1)/assembled" "$(TOFINO_OUT)/$(1)"/pipe/*.bfa && mkdir -p build/tofino/$(1) && \
+    cp "$(TOFINO_OUT)/$(1)/assembled/$(1).bin" build/tofino/$(1)/tofino.bin && cp "$(TOFINO_OUT)/$(1)/bfrt.json" build/tofino/$(1)/ && \
+    gzip -9n <"$(TOFINO_OUT)/$(1)/assembled/context.json" >build/tofino/$(1)/context.json.gz
+
+p4-tofino: p4-front # Compile and assemble for Tofino and Tofino 2, in minutes, and keep the programs and the compiler's report on the fit
+	@mkdir -p p4/build/tofino "$(TOFINO_OUT)/tofino" "$(TOFINO_OUT)/tofino2"
+	$(call P4_CHIP,tofino,tna,1)
+	$(call P4_CHIP,tofino2,t2na,2)
 	python3 p4/fit.py "$(TOFINO_OUT)/tofino" "$(TOFINO_OUT)/tofino2" >p4/build/tofino/fit.json
+	python3 p4/fit.py --picture p4/build/tofino/fit.json >docs/tofino.svg
 	@cd p4 && LC_ALL=C sha256sum shared/*.p4 tna/*.p4 tna/generated/*.p4 build/tofino/*.json build/tofino/*.txtpb build/tofino/*.p4 \
-	    >build/tofino/sources.sha256
-	@echo 'p4: p4/build/tofino is up to date: fit.json'
+	    build/tofino/*/* >build/tofino/sources.sha256
+	@echo 'p4: p4/build/tofino is up to date'
 
 wheels: toolchain ## Wheels of the Python package for x86-64 and aarch64, any Linux with glibc 2.17, and a source distribution
 	python/wheels

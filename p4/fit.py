@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Sums up what the compiler for Tofino says of a program's fit.
 
-usage: fit.py OUTPUT...     folders that p4c-barefoot wrote (with -g --verbose), one per chip
+usage: fit.py OUTPUT...           folders that p4c-barefoot wrote (with -g --verbose), one per chip: prints JSON
+       fit.py --table JSON        prints the rows of docs/switch.md from it
+       fit.py --picture JSON      prints docs/tofino.svg from it
 
-Prints JSON: per chip the compiler's version, the stages, and what all stages together use.
 SRAM is counted in blocks of 128 Kib; PHV in bits of the containers that are taken.
 """
 
@@ -63,10 +64,55 @@ def fit(folder):
     }
 
 
+# What a stage of both chips has, and the authors' program on Tofino 2 by Appendix C.2 of their paper, as far as that says.
+A_STAGE = {"stateful_alus": 4, "sram_blocks": 80, "map_rams": 48, "tcam_blocks": 24, "logical_tables": 16}
+PAPER = {"stateful_alus": 35, "sram_megabits": 39.9}
+ROWS = {
+    "stateful_alus": "stateful ALUs, one of them the meter's",
+    "sram_blocks": "SRAM, blocks of 128 Kib",
+    "sram_megabits": "SRAM, Mb",
+    "map_rams": "map RAMs",
+    "tcam_blocks": "TCAM blocks",
+    "logical_tables": "logical tables",
+}
+
+
+def table(chips):
+    """The rows of the table, chips and paper in columns."""
+    each = lambda text: " | ".join(text(chip) for chip in chips)
+    stages = lambda chip: "{ingress} and {egress} of {chip}".format(**chip["stages"])
+    print(f"| stages, ingress and egress, of the chip's | {each(stages)} | – |")
+    for key, name in ROWS.items():
+        print(f"| {name} | {each(lambda chip: str(chip[key]))} | {PAPER.get(key, '–')} |")
+    bits = lambda chip: "{ingress} and {egress}".format(**chip["phv_bits"])
+    print(f"| PHV, bits of ingress and egress | {each(bits)} | – |")
+
+
+def picture(chips):
+    """Bars: the share of a whole chip that each program takes."""
+    paper = {"target": "the paper, Tofino 2", "stages": chips[1]["stages"], "stateful_alus": PAPER["stateful_alus"]}
+    paper["sram_blocks"] = PAPER["sram_megabits"] * 1e6 / SRAM_BITS
+    print('<svg xmlns="http://www.w3.org/2000/svg" width="640" height="340" font-family="sans-serif" font-size="12">')
+    print('<rect width="640" height="340" fill="white"/>')
+    for place, (key, whole) in enumerate(A_STAGE.items()):
+        print(f'<text x="150" y="{place * 60 + 34}" text-anchor="end">{ROWS[key].split(",")[0]}</text>')
+        for line, (program, color) in enumerate(zip([*chips, paper], ["#7aa6c2", "#1f5f8b", "#c8702a"])):
+            if key in program:
+                part = program[key] / (whole * program["stages"]["chip"])
+                y = place * 60 + 8 + line * 15
+                print(f'<rect x="160" y="{y}" width="{part * 400:.1f}" height="13" fill="{color}"/>')
+                print(f'<text x="{165 + part * 400:.1f}" y="{y + 11}">{program["target"]}: {part:.0%}</text>')
+    print('<text x="160" y="325">share of all that the chip has, in all stages and both directions</text>\n</svg>')
+
+
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print(__doc__.strip())
         sys.exit(0 if len(sys.argv) > 1 else 2)
+    if sys.argv[1] in ("--table", "--picture"):
+        show = table if sys.argv[1] == "--table" else picture
+        show(json.loads(pathlib.Path(sys.argv[2]).read_text()))
+        sys.exit()
     chips = [fit(folder) for folder in sys.argv[1:]]
     print(json.dumps(chips, indent=2))
     for chip in chips:

@@ -1,8 +1,5 @@
 // Packet forms: the carrier, P1 to P3.
 // Field names, widths and orders of P1 to P3 are those of protocol::wire; tests/tests/p4_build.rs compares them.
-#ifndef THC_HEADERS
-#define THC_HEADERS
-
 typedef bit<48> mac_t;
 typedef bit<32> ipv4_addr_t;
 
@@ -11,6 +8,12 @@ const bit<16> ETHERTYPE_ARP = 0x0806;
 const bit<8> PROTOCOL_UDP = 17;
 const bit<16> ARP_REQUEST = 1;
 const bit<16> ARP_REPLY = 2;
+
+// In front of a frame for the control plane, which P4Runtime hands over apart from the frame: the port that the frame came by.
+@controller_header("packet_in")
+header packet_in_h {
+    bit<16> ingress_port;
+}
 
 header ethernet_h {
     mac_t dst;
@@ -97,5 +100,3 @@ header nudge_h {
     bit<24> zero;
     bit<64> seen;
 }
-
-#endif

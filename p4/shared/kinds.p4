@@ -1,8 +1,5 @@
 // Numbers that packets and counters carry. The order of reasons and events is that of
 // protocol::aggregator, so that counters compare index by index.
-#ifndef THC_KINDS
-#define THC_KINDS
-
 const bit<8> VERSION = 3;                        // P1
 const bit<8> FLAG_NUDGE = 1;                     // P17
 const bit<8> FLAG_MARK = 4;                      // P46
@@ -79,5 +76,3 @@ const answer_t ANSWER_PASS = 3;
 // where job is the `index` of the job's entry and worker is 64 for all numbers from 64 on.
 #define WORKER_BITS 7
 const bit<WORKER_BITS> OTHER_WORKERS = 64;
-
-#endif

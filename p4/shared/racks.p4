@@ -1,7 +1,4 @@
 // Of racks (P34 to P37).
-#ifndef THC_RACKS
-#define THC_RACKS
-
 // On what a rack passes on.
 const bit<8> FLAG_ROOT = 2;
 
@@ -12,5 +9,3 @@ const bit<8> KIND_RESULT = 0x12;
 
 // A root has a port for each 64 slots of a job (P21): so many of a slot's lowest bits do not matter.
 #define BLOCK_BITS 6
-
-#endif

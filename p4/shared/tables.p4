@@ -2,9 +2,6 @@
 // action does with them is the architecture's: the arguments of these macros are the actions' bodies. NAMED says by which name the
 // control plane knows what follows, where an architecture has no control's path in front of it.
 // What rows mean: docs/switch.md.
-#ifndef THC_TABLES
-#define THC_TABLES
-
 // Of tables whose key is all that a row says, or that have rows for some keys only.
 #define OR_NOTHING(does) \
         actions = { does; @defaultonly NoAction; } \
@@ -123,11 +120,7 @@
         size = MAX_JOB_TABLES; \
     }
 // The forms that the program does, width/lane: an annotation of the table that says what an index stands for.
-#if LANE_BITS == 8
 #define FORMS @forms("2/4 4/8 8/16")
-#else
-#define FORMS @forms("4/16")
-#endif
 
 // P34: a job in which the switch is a rack: its number, how many there are, and through which port the root is reached.
 #define TABLE_RACKS(known) \
@@ -175,5 +168,3 @@
         const default_action = unknown_member(); \
         size = MAX_MEMBERS; \
     }
-
-#endif

@@ -1,7 +1,4 @@
 // What packets carry within the switch, and the words of a pass. Everything else is in shared/headers.p4.
-#ifndef THC_TNA_HEADERS
-#define THC_TNA_HEADERS
-
 // What a packet is on its way from ingress to egress for.
 typedef bit<8> trip_t;
 const trip_t TRIP_FORWARD = 0;
@@ -101,46 +98,26 @@ header first_h {
 
 header more_h {
     bit<32> w4; bit<32> w5; bit<32> w6; bit<32> w7;
-#if WORDS >= 16
     bit<32> w8; bit<32> w9; bit<32> w10; bit<32> w11; bit<32> w12; bit<32> w13; bit<32> w14; bit<32> w15;
-#endif
-#if WORDS >= 32
+#if WORDS == 32
     bit<32> w16; bit<32> w17; bit<32> w18; bit<32> w19; bit<32> w20; bit<32> w21; bit<32> w22; bit<32> w23;
     bit<32> w24; bit<32> w25; bit<32> w26; bit<32> w27; bit<32> w28; bit<32> w29; bit<32> w30; bit<32> w31;
 #endif
-#if WORDS >= 64
-    bit<32> w32; bit<32> w33; bit<32> w34; bit<32> w35; bit<32> w36; bit<32> w37; bit<32> w38; bit<32> w39;
-    bit<32> w40; bit<32> w41; bit<32> w42; bit<32> w43; bit<32> w44; bit<32> w45; bit<32> w46; bit<32> w47;
-    bit<32> w48; bit<32> w49; bit<32> w50; bit<32> w51; bit<32> w52; bit<32> w53; bit<32> w54; bit<32> w55;
-    bit<32> w56; bit<32> w57; bit<32> w58; bit<32> w59; bit<32> w60; bit<32> w61; bit<32> w62; bit<32> w63;
-#endif
 }
 
-// The indices of one pass: INDEX_BITS for each word of lanes.
-#if LANE_BITS == 8
-#define INDEX_T bit<16>
-#else
-#define INDEX_T bit<8>
-#endif
+// The indices of one pass: two bytes for each word of lanes.
 header index_h {
-    INDEX_T i0; INDEX_T i1; INDEX_T i2; INDEX_T i3; INDEX_T i4; INDEX_T i5; INDEX_T i6; INDEX_T i7;
-#if WORDS >= 16
-    INDEX_T i8; INDEX_T i9; INDEX_T i10; INDEX_T i11; INDEX_T i12; INDEX_T i13; INDEX_T i14; INDEX_T i15;
-#endif
-#if WORDS >= 32
-    INDEX_T i16; INDEX_T i17; INDEX_T i18; INDEX_T i19; INDEX_T i20; INDEX_T i21; INDEX_T i22; INDEX_T i23;
-    INDEX_T i24; INDEX_T i25; INDEX_T i26; INDEX_T i27; INDEX_T i28; INDEX_T i29; INDEX_T i30; INDEX_T i31;
-#endif
-#if WORDS >= 64
-    INDEX_T i32; INDEX_T i33; INDEX_T i34; INDEX_T i35; INDEX_T i36; INDEX_T i37; INDEX_T i38; INDEX_T i39;
-    INDEX_T i40; INDEX_T i41; INDEX_T i42; INDEX_T i43; INDEX_T i44; INDEX_T i45; INDEX_T i46; INDEX_T i47;
-    INDEX_T i48; INDEX_T i49; INDEX_T i50; INDEX_T i51; INDEX_T i52; INDEX_T i53; INDEX_T i54; INDEX_T i55;
-    INDEX_T i56; INDEX_T i57; INDEX_T i58; INDEX_T i59; INDEX_T i60; INDEX_T i61; INDEX_T i62; INDEX_T i63;
+    bit<16> i0; bit<16> i1; bit<16> i2; bit<16> i3; bit<16> i4; bit<16> i5; bit<16> i6; bit<16> i7;
+    bit<16> i8; bit<16> i9; bit<16> i10; bit<16> i11; bit<16> i12; bit<16> i13; bit<16> i14; bit<16> i15;
+#if WORDS == 32
+    bit<16> i16; bit<16> i17; bit<16> i18; bit<16> i19; bit<16> i20; bit<16> i21; bit<16> i22; bit<16> i23;
+    bit<16> i24; bit<16> i25; bit<16> i26; bit<16> i27; bit<16> i28; bit<16> i29; bit<16> i30; bit<16> i31;
 #endif
 }
 
 struct ingress_headers_t {
     bridge_h bridge;
+    packet_in_h packet_in;
     trip_h trip;
     ethernet_h ethernet;
     arp_h arp;
@@ -169,22 +146,10 @@ struct egress_headers_t {
 
 // do(header, a, b) for every pair of words of a pass.
 #define FIRST_PAIRS(do) do(first, 0, 1) do(first, 2, 3)
-#if WORDS == 8
-#define MORE_PAIRS(do) do(more, 4, 5) do(more, 6, 7)
-#elif WORDS == 16
+#if WORDS == 16
 #define MORE_PAIRS(do) do(more, 4, 5) do(more, 6, 7) do(more, 8, 9) do(more, 10, 11) do(more, 12, 13) do(more, 14, 15)
-#elif WORDS == 32
+#else
 #define MORE_PAIRS(do) do(more, 4, 5) do(more, 6, 7) do(more, 8, 9) do(more, 10, 11) do(more, 12, 13) do(more, 14, 15) \
     do(more, 16, 17) do(more, 18, 19) do(more, 20, 21) do(more, 22, 23) do(more, 24, 25) do(more, 26, 27) \
     do(more, 28, 29) do(more, 30, 31)
-#elif WORDS == 64
-#define MORE_PAIRS(do) do(more, 4, 5) do(more, 6, 7) do(more, 8, 9) do(more, 10, 11) do(more, 12, 13) do(more, 14, 15) \
-    do(more, 16, 17) do(more, 18, 19) do(more, 20, 21) do(more, 22, 23) do(more, 24, 25) do(more, 26, 27) \
-    do(more, 28, 29) do(more, 30, 31) do(more, 32, 33) do(more, 34, 35) do(more, 36, 37) do(more, 38, 39) \
-    do(more, 40, 41) do(more, 42, 43) do(more, 44, 45) do(more, 46, 47) do(more, 48, 49) do(more, 50, 51) \
-    do(more, 52, 53) do(more, 54, 55) do(more, 56, 57) do(more, 58, 59) do(more, 60, 61) do(more, 62, 63)
-#else
-#error "WORDS must be 8, 16, 32 or 64"
-#endif
-
 #endif

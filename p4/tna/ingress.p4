@@ -21,6 +21,8 @@ control Ingress(
         manager.ucast_egress_port = port;
         hdr.bridge.trip = TRIP_FORWARD;
         hdr.bridge.port = NO_PORT;
+        hdr.packet_in.setValid();
+        hdr.packet_in.ingress_port = meta.port;
         meta.way = WAY_CONTROL;
         meta.count_carrier = 0;)
 

@@ -3,7 +3,6 @@
 // Not asked whether there are indices, which would tie all of these tables together: RAW and NORM have NO_LOOKUP,
 // and a pass that collects overwrites what it finds here.
 control Lookup(inout egress_headers_t hdr) {
-#if LANE_BITS == 8
 #define LOOK_UP(s, n) \
     action set_a##n(bit<16> values) { hdr.s.w##n[31:16] = values; } \
     table lookup_a##n { \
@@ -20,17 +19,6 @@ control Lookup(inout egress_headers_t hdr) {
         size = LOOKUP_ENTRIES; \
     }
 #define APPLY_LOOKUP(n) lookup_a##n.apply(); lookup_b##n.apply();
-#else
-#define LOOK_UP(s, n) \
-    action set_a##n(bit<32> values) { hdr.s.w##n = values; } \
-    table lookup_a##n { \
-        key = { hdr.trip.lookup[LOOKUP_BITS:0]: exact @name("lookup"); hdr.indices.i##n: exact @name("indices"); } \
-        actions = { set_a##n; @defaultonly NoAction; } \
-        const default_action = NoAction(); \
-        size = LOOKUP_ENTRIES; \
-    }
-#define APPLY_LOOKUP(n) lookup_a##n.apply();
-#endif
 
 #define LOOK_UP_PAIR(s, a, b) LOOK_UP(s, a) LOOK_UP(s, b)
     FIRST_PAIRS(LOOK_UP_PAIR)

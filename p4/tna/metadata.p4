@@ -1,7 +1,4 @@
 // What a packet is accompanied by within ingress, and within egress.
-#ifndef THC_TNA_METADATA
-#define THC_TNA_METADATA
-
 // What ingress does with a packet.
 typedef bit<4> way_t;
 const way_t WAY_FORWARD = 0;
@@ -139,5 +136,3 @@ struct egress_t {
     // Whom a copy is for.
     bit<16> to;
 }
-
-#endif

@@ -1,9 +1,5 @@
-// What a chip has room for. Override with -D; docs/switch.md has what the compiler says of these.
-#ifndef THC_TNA_SIZES
-#define THC_TNA_SIZES
-
+// What a chip has room for. docs/switch.md has what the compiler says of these.
 // Words of 32 bits that one pass aggregates; WORDS * PASSES = 256.
-#ifndef WORDS
 #if __TARGET_TOFINO__ == 1
 #define WORDS 16
 #define PASSES 16
@@ -11,22 +7,15 @@
 #define WORDS 32
 #define PASSES 8
 #endif
-#endif
 
 // Cells of one pipe. With all passes in one pipe that is PASSES cells a slot; with the passes spread over
 // four pipes there are four times as many slots, because each pipe holds only its own passes.
-#ifndef PIPE_CELLS
 #define PIPE_CELLS 8192
-#endif
-#ifndef NORM_CELLS
 #define NORM_CELLS 1024
-#endif
 #define ALL_CELLS (PIPE_CELLS + NORM_CELLS)
 
 // Lookup tables that are installed at once; 256 bytes of indices each.
-#ifndef LOOKUP_BITS
 #define LOOKUP_BITS 2
-#endif
 #define LOOKUP_ENTRIES (256 << LOOKUP_BITS)
 // The number that packets without indices have.
 #define NO_LOOKUP (1 << LOOKUP_BITS)
@@ -40,9 +29,7 @@
 #endif
 
 // Jobs at a time, and entries of the tables: counters of a job take memory of its own.
-#ifndef JOB_BITS
 #define JOB_BITS 4
-#endif
 #define MAX_MEMBERS 1024
 #define MAX_JOB_TABLES 1024
 #define MAX_STATIONS 4096
@@ -51,5 +38,3 @@
 // Ports over which packets come back, and ports through which the control plane may be asked only so often.
 #define LOOPBACK_PORTS 256
 #define METERED_PORTS 512
-
-#endif

@@ -1,7 +1,4 @@
 // What the tables of the control plane leave to the architecture.
-#ifndef THC_TNA_TABLES
-#define THC_TNA_TABLES
-
 // Names are those of the controls: pipe.Ingress.membership.jobs.
 #define NAMED(text)
 // Of table `jobs`: slots, and the quorum.
@@ -11,5 +8,3 @@
 #define LOOKUP_PLACE bit<8> lookup, bit<1> half
 
 #include "../shared/tables.p4"
-
-#endif

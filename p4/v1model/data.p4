@@ -3,12 +3,8 @@
 // Table value of a nibble: T[0] is in the highest byte.
 #define VALUE(z) (bit<8>)(meta.table_values >> (~(z) ++ (bit<3>)0))
 
-#if LANE_BITS == 8
 #define LOOK_UP(n) hdr.sums.w##n = VALUE(hdr.indices.i##n[15:12]) ++ VALUE(hdr.indices.i##n[11:8]) \
     ++ VALUE(hdr.indices.i##n[7:4]) ++ VALUE(hdr.indices.i##n[3:0]);
-#else
-#define LOOK_UP(n) hdr.sums.w##n = (bit<16>)VALUE(hdr.indices.i##n[7:4]) ++ (bit<16>)VALUE(hdr.indices.i##n[3:0]);
-#endif
 
 // Indices of 2 bits, in lanes of 4.
 #define HALF_VALUE(z) (bit<4>)(meta.table_values >> (~(2w0 ++ (z)) ++ (bit<3>)0))
@@ -49,7 +45,6 @@ control DataStage(inout headers_t hdr, inout metadata_t meta) {
         ALL_WORDS(LOOK_UP)
     }
 
-#if LANE_BITS == 8
     action look_up_half() {
         ALL_WORDS(LOOK_UP_HALF)
     }
@@ -57,7 +52,6 @@ control DataStage(inout headers_t hdr, inout metadata_t meta) {
     action take_indices() {
         ALL_WORDS(TAKE_INDICES)
     }
-#endif
 
     action take_words() {
         ALL_WORDS(TAKE)
@@ -111,7 +105,6 @@ control DataStage(inout headers_t hdr, inout metadata_t meta) {
 
             hdr.sums.setValid();
             if (hdr.thc.kind == KIND_DATA) {
-#if LANE_BITS == 8
                 if (meta.width == 8) {
                     take_indices();
                 } else if (meta.lane == 4) {
@@ -119,9 +112,6 @@ control DataStage(inout headers_t hdr, inout metadata_t meta) {
                 } else {
                     look_up();
                 }
-#else
-                look_up();
-#endif
             } else {
                 take_words();
             }

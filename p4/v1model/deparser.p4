@@ -16,6 +16,7 @@ control ComputeChecksums(inout headers_t hdr, inout metadata_t meta) {
 
 control SwitchDeparser(packet_out packet, in headers_t hdr) {
     apply {
+        packet.emit(hdr.packet_in);
         packet.emit(hdr.pass);
         packet.emit(hdr.ethernet);
         packet.emit(hdr.arp);

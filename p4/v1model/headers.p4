@@ -1,18 +1,10 @@
 // The words of a pass, and what a packet carries between passes. Everything else is in shared/headers.p4.
-#ifndef THC_V1MODEL_HEADERS
-#define THC_V1MODEL_HEADERS
-
 // The indices of one pass: those of one word of lanes in one field.
-#if LANE_BITS == 8
-#define INDICES bit<16>
-#else
-#define INDICES bit<8>
-#endif
 header indices_h {
-    INDICES i0; INDICES i1; INDICES i2; INDICES i3; INDICES i4; INDICES i5; INDICES i6; INDICES i7;
-    INDICES i8; INDICES i9; INDICES i10; INDICES i11; INDICES i12; INDICES i13; INDICES i14; INDICES i15;
-    INDICES i16; INDICES i17; INDICES i18; INDICES i19; INDICES i20; INDICES i21; INDICES i22; INDICES i23;
-    INDICES i24; INDICES i25; INDICES i26; INDICES i27; INDICES i28; INDICES i29; INDICES i30; INDICES i31;
+    bit<16> i0; bit<16> i1; bit<16> i2; bit<16> i3; bit<16> i4; bit<16> i5; bit<16> i6; bit<16> i7;
+    bit<16> i8; bit<16> i9; bit<16> i10; bit<16> i11; bit<16> i12; bit<16> i13; bit<16> i14; bit<16> i15;
+    bit<16> i16; bit<16> i17; bit<16> i18; bit<16> i19; bit<16> i20; bit<16> i21; bit<16> i22; bit<16> i23;
+    bit<16> i24; bit<16> i25; bit<16> i26; bit<16> i27; bit<16> i28; bit<16> i29; bit<16> i30; bit<16> i31;
 }
 
 // The words of one pass: a piece of RAW, or sums that go out.
@@ -49,5 +41,3 @@ header pass_h {
     // Workers that are in every cell so far.
     bit<64> seen;
 }
-
-#endif

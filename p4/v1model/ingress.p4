@@ -10,7 +10,10 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta, inout standard
 
     TABLE_OWN_ADDRESS(meta.ours = true;)
 
-    TABLE_CONTROL_PLANE(standard.egress_spec = port;)
+    TABLE_CONTROL_PLANE(
+        standard.egress_spec = port;
+        hdr.packet_in.setValid();
+        hdr.packet_in.ingress_port = meta.ingress_port;)
 
     apply {
         if (meta.between) {

@@ -80,11 +80,11 @@ control Membership(inout headers_t hdr, inout metadata_t meta, in standard_metad
             if (hdr.thc.kind == KIND_DATA || hdr.thc.kind == KIND_RESULT) {
                 table_known = lookup.apply().hit;
                 // P34: what a rack adds for a root with lanes of 16 bits are sums of 8.
-                meta.half = meta.lane == 4 || (meta.rack.here && meta.width == 4 && meta.lane == 16 && LANE_BITS == 8);
+                meta.half = meta.lane == 4 || (meta.rack.here && meta.width == 4 && meta.lane == 16);
                 // Forms whose lanes are twice as wide as their indices lie in the same bytes of every pass.
-                table_known = table_known && ((meta.width == 4 && (meta.lane == LANE_BITS || meta.half))
-                    || (meta.width == 8 && meta.lane == 16 && LANE_BITS == 8)
-                    || (meta.width == 2 && meta.lane == 4 && LANE_BITS == 8));
+                table_known = table_known && ((meta.width == 4 && (meta.lane == 8 || meta.half))
+                    || (meta.width == 8 && meta.lane == 16)
+                    || (meta.width == 2 && meta.lane == 4));
                 if (table_known && !later) {
                     table_known = job_tables.apply().hit;
                 }

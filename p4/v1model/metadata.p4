@@ -1,8 +1,6 @@
 // What a packet is accompanied by within one pass.
-#ifndef THC_V1MODEL_METADATA
-#define THC_V1MODEL_METADATA
-
 struct headers_t {
+    packet_in_h packet_in;
     pass_h pass;
     ethernet_h ethernet;
     arp_h arp;
@@ -102,5 +100,3 @@ struct metadata_t {
     // Egress: the packet is flooded.
     bool flooded;
 }
-
-#endif

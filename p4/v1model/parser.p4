@@ -72,9 +72,7 @@ parser SwitchParser(
         transition select(meta.between, hdr.thc.version, hdr.thc.kind, hdr.udp.len) {
             (false, VERSION, KIND_NORM, UDP_NORM): norm;
             (false, VERSION, KIND_DATA, UDP_DATA): indices;
-#if LANE_BITS == 8
             (false, VERSION, KIND_DATA, UDP_HALF_DATA): indices;
-#endif
             (false, VERSION, KIND_RAW, UDP_WORDS): words;
             (true, _, _, _): done;
             // A wrong length (P7.9): nothing of the payload is parsed.

@@ -1,7 +1,4 @@
-// What BMv2 is given room for. Override with -D.
-#ifndef THC_V1MODEL_SIZES
-#define THC_V1MODEL_SIZES
-
+// What BMv2 is given room for.
 // 32-bit words of lanes that one pass aggregates, and the passes of a packet:
 // WORDS * 4 * PASSES = 1024, as in Appendix C.2 of the paper.
 #define WORDS 32
@@ -12,23 +9,15 @@
 #define PASS_PORT 510
 
 // Slots of all jobs together; a job gets a range of each (P8).
-#ifndef DATA_SLOTS
 #define DATA_SLOTS 1024
-#endif
-#ifndef NORM_SLOTS
 #define NORM_SLOTS 1024
-#endif
 // One cell is what a slot holds for one pass.
 #define DATA_CELLS (DATA_SLOTS * PASSES)
 
 // Jobs at a time, and entries of the tables.
-#ifndef JOB_BITS
 #define JOB_BITS 6
-#endif
 #define MAX_MEMBERS 4096
 #define MAX_JOB_TABLES 1024
 #define MAX_STATIONS 4096
 #define MAX_ROOTS 1024
 #define MAX_TABLES 256
-
-#endif

@@ -1,7 +1,4 @@
 // What the tables of the control plane leave to the architecture.
-#ifndef THC_V1MODEL_TABLES
-#define THC_V1MODEL_TABLES
-
 typedef bit<9> PortId_t;
 
 // Short names, without the controls' in front of them.
@@ -13,5 +10,3 @@ typedef bit<9> PortId_t;
 #define LOOKUP_PLACE
 
 #include "../shared/tables.p4"
-
-#endif

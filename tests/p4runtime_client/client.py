@@ -203,9 +203,11 @@ def job(client, number, **values):
 
 
 def without_own(info):
-    """A P4Info without what is a server's own, the forms of packets and the room for them, and these."""
+    """A P4Info without what is a server's own, the forms of packets and the room for them, and these; and without the header of
+    packets to the controller, which a server has none of."""
     rest, forms, room = p4info_pb2.P4Info(), set(), ""
     rest.CopyFrom(info)
+    del rest.controller_packet_metadata[:]
     for table in rest.tables:
         kept = []
         for annotation in table.preamble.annotations:

@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use thc_protocol::Lane;
 use thc_protocol::aggregator::{DropReason, Event};
 use thc_protocol::wire::{
     FLAG_MARK, FLAG_NUDGE, Form, HEADER_LEN, Header, HeaderError, Kind, MISMATCH_LEN, NORM_LEN, NUDGE_LEN,
@@ -66,6 +65,13 @@ fn reports_of_tofino_are_of_these_sources() {
         ["fit.json", "tofino.p4info.txtpb", "tofino2.p4info.txtpb", "tofino.p4", "tofino2.p4"]
             .map(|n| format!("build/tofino/{n}")),
     );
+    // What a chip loads, where it was assembled.
+    for folder in ["build/tofino/tofino", "build/tofino/tofino2"] {
+        let files = fs::read_dir(p4().join(folder)).into_iter().flatten();
+        names.extend(
+            files.map(|file| format!("{folder}/{}", file.unwrap().file_name().into_string().unwrap())),
+        );
+    }
     assert_listed("build/tofino/sources.sha256", names);
     let fit: Value = serde_json::from_slice(&fs::read(p4().join("build/tofino/fit.json")).unwrap()).unwrap();
     for chip in fit.as_array().unwrap() {
@@ -73,6 +79,57 @@ fn reports_of_tofino_are_of_these_sources() {
             assert!(chip["stages"][gress].as_u64() <= chip["stages"]["chip"].as_u64(), "{chip}");
         }
     }
+}
+
+/// What `fit.py` prints from the committed report.
+fn fit(mode: &str) -> String {
+    let (script, report) = (p4().join("fit.py"), p4().join("build/tofino/fit.json"));
+    let printed = Command::new("python3").arg(script).arg(mode).arg(report).output().unwrap();
+    assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
+    String::from_utf8(printed.stdout).unwrap()
+}
+
+#[test]
+fn the_page_has_the_report() {
+    let docs = p4().join("../docs");
+    let page = fs::read_to_string(docs.join("switch.md")).unwrap();
+    let rows = fit("--table");
+    assert!(page.contains(&rows), "docs/switch.md has not these rows of `p4/fit.py --table`:\n{rows}");
+    let picture = fs::read_to_string(docs.join("tofino.svg")).unwrap();
+    assert!(
+        picture == fit("--picture"),
+        "docs/tofino.svg is old: p4/fit.py --picture p4/build/tofino/fit.json"
+    );
+}
+
+/// Each part behind its length, and a message of Protocol Buffers: both have the files of a chip, whole and in order.
+#[test]
+fn a_program_is_packed_as_servers_load_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (script, build) = (folder.path().join("pack.py"), folder.path().join("build/tofino/tofino2"));
+    fs::copy(p4().join("pack.py"), &script).unwrap();
+    fs::create_dir_all(&build).unwrap();
+    fs::write(build.join("tofino.bin"), "binary").unwrap();
+    fs::write(build.join("bfrt.json"), "s".repeat(200)).unwrap();
+    fs::write(build.join("context.json"), "context").unwrap();
+    assert!(Command::new("gzip").arg(build.join("context.json")).status().unwrap().success());
+    let pack = |server: &str| {
+        let file = folder.path().join(server);
+        let arguments = [script.to_str().unwrap(), server, "tofino2", file.to_str().unwrap()];
+        assert!(Command::new("python3").args(arguments).status().unwrap().success());
+        fs::read(file).unwrap()
+    };
+    let schema = "s".repeat(200);
+    let parts = ["thc", "binary", "context", "pipe", &schema];
+    let expected: Vec<u8> = parts
+        .iter()
+        .flat_map(|part| [&(part.len() as u32).to_le_bytes()[..], part.as_bytes()].concat())
+        .collect();
+    assert_eq!(pack("bf_switchd"), expected);
+    let profile = b"\x0a\x04pipe\x12\x07context\x1a\x06binary\x22\x04\0\x01\x02\x03";
+    let begin = b"\x0a\x03thc\x12\xc8\x01";
+    let expected = [&begin[..], schema.as_bytes(), &[0x1a, profile.len() as u8], &profile[..]].concat();
+    assert_eq!(pack("stratum"), expected);
 }
 
 #[test]
@@ -313,13 +370,14 @@ fn passes_make_whole_packets() {
     let order: Vec<&str> =
         json["deparsers"][0]["order"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     let done = (0..passes - 1).map(|pass| format!("done[{pass}]"));
-    let expected: Vec<String> = ["pass", "ethernet", "arp", "ipv4", "udp", "thc", "norm", "refused"]
-        .into_iter()
-        .chain(["straggler", "nudge"])
-        .map(str::to_owned)
-        .chain(done)
-        .chain(["sums", "indices", "words"].map(str::to_owned))
-        .collect();
+    let expected: Vec<String> =
+        ["packet_in", "pass", "ethernet", "arp", "ipv4", "udp", "thc", "norm", "refused"]
+            .into_iter()
+            .chain(["straggler", "nudge"])
+            .map(str::to_owned)
+            .chain(done)
+            .chain(["sums", "indices", "words"].map(str::to_owned))
+            .collect();
     assert_eq!(order, expected);
 }
 
@@ -360,27 +418,4 @@ fn numbers_are_those_of_the_protocol() {
     for event in Event::ALL {
         assert_eq!(constants[format!("EVENT_{}", event.name().to_uppercase()).as_str()], event as u64);
     }
-}
-
-#[test]
-fn lanes_of_16_bits_compile() {
-    let out = tempfile::tempdir().unwrap();
-    let compiled = Command::new("p4c-bm2-ss")
-        .args(["--std", "p4-16", "-DLANE_BITS=16", "-o"])
-        .arg(out.path().join("thc.json"))
-        .arg("v1model/thc.p4")
-        .current_dir(p4())
-        .output();
-    let Ok(compiled) = compiled else {
-        println!("not run: p4c-bm2-ss not found");
-        return;
-    };
-    let said = String::from_utf8_lossy(&compiled.stderr);
-    assert!(compiled.status.success() && said.trim().is_empty(), "{said}");
-    let json: Value = serde_json::from_slice(&fs::read(out.path().join("thc.json")).unwrap()).unwrap();
-    let passes = RESULT_LEN / laid_out(&json, "words_h").len();
-    assert_eq!(
-        passes * laid_out(&json, "indices_h").len(),
-        Kind::Data.payload_len(Form::new(4, Lane::Bits16).unwrap())
-    );
 }

@@ -82,6 +82,8 @@ pub struct P4Info {
     pub meters: ::prost::alloc::vec::Vec<Meter>,
     #[prost(message, repeated, tag = "8")]
     pub direct_meters: ::prost::alloc::vec::Vec<DirectMeter>,
+    #[prost(message, repeated, tag = "9")]
+    pub controller_packet_metadata: ::prost::alloc::vec::Vec<ControllerPacketMetadata>,
     #[prost(message, repeated, tag = "11")]
     pub registers: ::prost::alloc::vec::Vec<Register>,
     #[prost(message, repeated, tag = "100")]
@@ -516,6 +518,25 @@ pub struct DirectMeter {
     pub spec: ::core::option::Option<MeterSpec>,
     #[prost(uint32, tag = "3")]
     pub direct_table_id: u32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ControllerPacketMetadata {
+    #[prost(message, optional, tag = "1")]
+    pub preamble: ::core::option::Option<Preamble>,
+    #[prost(message, repeated, tag = "2")]
+    pub metadata: ::prost::alloc::vec::Vec<controller_packet_metadata::Metadata>,
+}
+/// Nested message and enum types in `ControllerPacketMetadata`.
+pub mod controller_packet_metadata {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Metadata {
+        #[prost(uint32, tag = "1")]
+        pub id: u32,
+        #[prost(string, tag = "2")]
+        pub name: ::prost::alloc::string::String,
+        #[prost(int32, tag = "4")]
+        pub bitwidth: i32,
+    }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Register {

@@ -1,11 +1,12 @@
 //! From names to the numbers of a P4Info, and rows to entries.
 
 use crate::error::ControllerError;
-use p4runtime_proto::bytes::encode;
+use p4runtime_proto::bytes::{decode, encode};
 use p4runtime_proto::config::{DirectMeter, P4Info, Table};
 use p4runtime_proto::p4info::P4InfoError;
 use p4runtime_proto::v1::{
-    Action, FieldMatch, MeterConfig, TableAction, TableEntry, action, field_match, table_action,
+    Action, FieldMatch, MeterConfig, PacketMetadata, TableAction, TableEntry, action, field_match,
+    table_action,
 };
 use thc_p4::rows::{LookupBytes, Row};
 
@@ -90,6 +91,16 @@ impl Schema {
     pub fn has_meters(&self, table: u32) -> bool {
         let of_table = |meter: &DirectMeter| meter.direct_table_id == table;
         self.info.direct_meters.iter().any(of_table)
+    }
+
+    /// The port that a packet for the control plane came by, where the program says.
+    pub fn ingress_port(&self, metadata: &[PacketMetadata]) -> Option<u16> {
+        let mut headers = self.info.controller_packet_metadata.iter();
+        let header =
+            headers.find(|header| header.preamble.as_ref().is_some_and(|p| p.name == "packet_in"))?;
+        let id = header.metadata.iter().find(|field| field.name == "ingress_port")?.id;
+        let field = metadata.iter().find(|field| field.metadata_id == id)?;
+        Some(decode(&field.value, 16)? as u16)
     }
 
     /// The parameter of this name in an entry's action.

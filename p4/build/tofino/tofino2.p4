@@ -3,6 +3,10 @@
 typedef bit<4> reason_t;
 typedef bit<48> mac_t;
 typedef bit<32> ipv4_addr_t;
+@controller_header("packet_in") header packet_in_h {
+    bit<16> ingress_port;
+}
+
 header ethernet_h {
     mac_t   dst;
     mac_t   src;
@@ -193,6 +197,7 @@ header index_h {
 
 struct ingress_headers_t {
     bridge_h    bridge;
+    packet_in_h packet_in;
     trip_h      trip;
     ethernet_h  ethernet;
     arp_h       arp;
@@ -1346,6 +1351,8 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
         manager.ucast_egress_port = port_6;
         hdr.bridge.trip = 8w0;
         hdr.bridge.port = 16w0xffff;
+        hdr.packet_in.setValid();
+        hdr.packet_in.ingress_port = meta.port;
         meta.way = 4w4;
         meta.count_carrier = 1w0;
     }

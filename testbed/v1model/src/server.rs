@@ -8,7 +8,7 @@ use p4runtime_proto::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use p4runtime_proto::v1::{
     CapabilitiesRequest, CapabilitiesResponse, Entity, Error, ForwardingPipelineConfig,
     GetForwardingPipelineConfigRequest, GetForwardingPipelineConfigResponse, MasterArbitrationUpdate,
-    PacketIn, ReadRequest, ReadResponse, SetForwardingPipelineConfigRequest,
+    PacketIn, PacketMetadata, ReadRequest, ReadResponse, SetForwardingPipelineConfigRequest,
     SetForwardingPipelineConfigResponse, StreamMessageRequest, StreamMessageResponse, Uint128, WriteRequest,
     WriteResponse, set_forwarding_pipeline_config_request, stream_message_request, stream_message_response,
 };
@@ -68,9 +68,10 @@ impl Service {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The primary controller gets a frame; nobody does if there is none, or if it does not keep up.
-    fn to_controller(&self, payload: Vec<u8>) {
-        let packet = PacketIn { payload, metadata: Vec::new() };
+    /// The primary controller gets a frame, and beside it the program's header, the port. Without one that keeps up, nobody does.
+    fn to_controller(&self, mut header: Vec<u8>) {
+        let payload = header.split_off(header.len().min(2));
+        let packet = PacketIn { payload, metadata: vec![PacketMetadata { metadata_id: 1, value: header }] };
         let update = Some(stream_message_response::Update::Packet(packet));
         if let Some(primary) = self.control().primary() {
             let _ = primary.sink.try_send(Ok(StreamMessageResponse { update }));

@@ -237,6 +237,7 @@ impl Reader {
     }
 
     fn declaration(&mut self) {
+        self.annotations();
         let Token::Word(word) = self.peek().clone() else { self.fail("no declaration") };
         match word.as_str() {
             "typedef" => {

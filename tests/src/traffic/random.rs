@@ -2,7 +2,7 @@
 
 use super::ecn;
 use super::frame::{CARRIER, Datagram, Mac, arp, bytes_of, ethernet, seal};
-use super::plant::{CONTROL_PORT, OWN, OWN_MAC, PORTS, PlacedJob, Plant};
+use super::plant::{OWN, OWN_MAC, PORTS, PlacedJob, Plant};
 use fastrand::Rng;
 use std::net::{Ipv4Addr, SocketAddr};
 use thc_protocol::wire::{FLAG_MARK, FLAG_NUDGE, Form, HEADER_LEN, Header, Kind, MAX_PACKET, Norm, VERSION};
@@ -16,6 +16,8 @@ pub enum Meaning {
     Malformed,
     /// It is forwarded to the port.
     Forwarded(u16),
+    /// It goes to the control plane, in this frame.
+    ForControl(Vec<u8>),
     /// It goes to all other ports.
     Flooded,
     /// The switch answers ARP with this frame.
@@ -155,7 +157,7 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
     let datagram = Datagram { from: place, to: (OWN_MAC, OWN), ecn: ecn(random), payload: bytes };
     let (frame, mut meaning) = frame_packet(random, plant, header.kind, datagram);
     if matches!(meaning, Meaning::Packet(_) | Meaning::Malformed) && for_control(plant, &frame) {
-        meaning = Meaning::Forwarded(CONTROL_PORT);
+        meaning = Meaning::ForControl([&port.to_be_bytes(), &frame[..]].concat());
     }
     Step { port, frame, meaning }
 }

@@ -1,5 +1,5 @@
-//! Random packet traces into BMv2 with the compiled program and into the model: frames that go out, registers
-//! and counters must be equal.
+//! Random packet traces into BMv2 with the compiled program, into the interpreter of that program, and into the model: frames
+//! that go out, registers and counters must be equal.
 //!
 //! Needs `simple_switch_grpc` and `simple_switch_CLI`, on the PATH or in the folder `THC_BMV2`; without them the
 //! test says that it was not run. `THC_BMV2_PACKETS` sets the number of packets, `THC_BMV2_SEED` the seed.
@@ -23,9 +23,11 @@ use thc_protocol::aggregator::{DropReason, Endpoint, Outcome};
 use thc_protocol::wire::{Header, Kind, MAX_PACKET};
 use thc_protocol::{Ecn, Round, WorkerId};
 use thc_tests::traffic::frame::{Datagram, Mac};
-use thc_tests::traffic::plant::{Frames, OWN, OWN_MAC, PORTS, Plant};
+use thc_tests::traffic::plant::{CONTROL_PORT, Frames, OWN, OWN_MAC, PORTS, Plant};
 use thc_tests::traffic::random::Meaning;
 use thc_tests::traffic::{change, frame, jobs, random, tables};
+
+use crate::v1model::Site;
 
 /// Packets between two comparisons, after which the configuration may change.
 const SEGMENT: usize = 500;
@@ -62,6 +64,26 @@ fn marker(plant: &Plant, round: u32) -> (u16, Vec<u8>, Vec<u8>) {
     (member.port, datagram.frame(), packet)
 }
 
+/// Appends frames to those of their ports.
+fn add(all: &mut Frames, more: impl IntoIterator<Item = (u16, Vec<Vec<u8>>)>) {
+    more.into_iter().for_each(|(port, frames)| all.entry(port).or_default().extend(frames));
+}
+
+/// Whole registers, cells of no job included, are equal.
+fn compare_registers(switch: &Switch, interpreted: &Site) {
+    let of = |stage: &str, names: &[&str]| -> Vec<String> {
+        names.iter().map(|name| format!("SwitchIngress.{stage}.{name}")).collect()
+    };
+    let states = ["state.epochs", "state.rounds", "state.seen", "state.counts"];
+    let mut names = [of("data", &states), of("norm", &states), of("data", &["heads", "marks"])].concat();
+    names.extend((0..WORDS).map(|word| format!("SwitchIngress.data.lanes{word}")));
+    names.extend(of("norm", &["tags", "values", "lengths", "calls", "keys"]));
+    let both = switch.registers(&names).into_iter().zip(interpreted.switch.registers(&names));
+    for (name, (cells, interpreted)) in names.iter().zip(both) {
+        assert!(cells == interpreted, "{name} is another in BMv2 than in the interpreter");
+    }
+}
+
 /// The switch's side of a trace.
 #[derive(Default)]
 struct Tally {
@@ -70,20 +92,24 @@ struct Tally {
     frames: usize,
 }
 
-/// Sends a segment into both and compares what comes out.
+/// Sends a segment into all and compares what comes out.
+#[allow(clippy::too_many_arguments)]
 fn segment(
     random: &mut Rng,
     seed: u64,
     number: usize,
     plant: &mut Plant,
     switch: &mut Switch,
+    interpreted: &mut Site,
     stations: &[(Mac, u16)],
     tally: &mut Tally,
 ) {
+    let mut of_interpreter = Frames::new();
     for packet in 0..SEGMENT {
         let time = (number * SEGMENT + packet) as u32 / 90;
         let step = random::step(random, plant, stations, time);
         switch.send(step.port, &step.frame);
+        add(&mut of_interpreter, interpreted.exchange(step.port, &step.frame));
         let outcome = match step.meaning {
             Meaning::Packet(bytes) => {
                 let ip: [u8; 4] = step.frame[26..30].try_into().unwrap();
@@ -103,6 +129,10 @@ fn segment(
                 plant.out.entry(port).or_default().push(step.frame);
                 "forwarded"
             }
+            Meaning::ForControl(frame) => {
+                plant.out.entry(CONTROL_PORT).or_default().push(frame);
+                "for the controller"
+            }
             Meaning::Flooded => {
                 for port in PORTS.into_iter().filter(|&port| port != step.port) {
                     plant.out.entry(port).or_default().push(step.frame.clone());
@@ -120,6 +150,7 @@ fn segment(
     let (port, frame, packet) = marker(plant, number as u32);
     let from = plant.jobs.last().unwrap().members[&0].endpoint;
     switch.send(port, &frame);
+    add(&mut of_interpreter, interpreted.exchange(port, &frame));
     plant.handle(from, &packet, &frame);
     // To the aggregator's MAC, but nothing that it knows: dropped by the entry of that station.
     switch.push(&frame::ethernet(OWN_MAC, [2; 6], 0x88B6));
@@ -135,21 +166,20 @@ fn segment(
             if !frames.is_empty() {
                 last = Instant::now();
             }
-            got.entry(port).or_default().extend(frames);
+            add(&mut got, [(port, frames)]);
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     // Time for what should not come.
     std::thread::sleep(Duration::from_millis(50));
-    for (port, frames) in switch.take() {
-        got.entry(port).or_default().extend(frames);
-    }
+    add(&mut got, switch.take());
     compare::frames(seed, number, plant, &expected, &got);
+    compare::frames(seed, number, plant, &of_interpreter, &got);
     tally.frames += wanted;
 }
 
 #[test]
-fn switch_and_model_are_equal() {
+fn switch_interpreter_and_model_are_equal() {
     let mut switch = match Switch::start(&PORTS) {
         Ok(switch) => switch,
         Err(reason) => {
@@ -161,7 +191,7 @@ fn switch_and_model_are_equal() {
     let seed = number("THC_BMV2_SEED", 4);
     println!("seed {seed}, {packets} packets");
     let mut random = Rng::with_seed(seed);
-    let mut plant = Plant::new(&[Kind::Leave]);
+    let mut plant = Plant::new(&[Kind::Join, Kind::Leave]);
     plant.jobs = jobs();
     plant.tables = tables();
     plant.configure_model();
@@ -174,6 +204,8 @@ fn switch_and_model_are_equal() {
     stations.push(([0x02, 0xBB, 0, 0, 0, 7], 3));
     rows::fresh(&plant, &switch, &stations);
     rows::write(&plant, &switch);
+    let mut interpreted = Site::new(&stations);
+    interpreted.configure(&plant);
 
     let mut tally = Tally::default();
     let start = Instant::now();
@@ -183,13 +215,16 @@ fn switch_and_model_are_equal() {
             change(&mut random, &mut plant);
             plant.configure_model();
             rows::write(&plant, &switch);
+            interpreted.configure(&plant);
         }
         let begin = Instant::now();
-        segment(&mut random, seed, number, &mut plant, &mut switch, &stations, &mut tally);
+        segment(&mut random, seed, number, &mut plant, &mut switch, &mut interpreted, &stations, &mut tally);
         sending += begin.elapsed();
     }
     let cells = compare::registers(seed, &plant, &switch);
     compare::counters(seed, &plant, &switch, tally.malformed);
+    compare::counters(seed, &plant, &interpreted.switch, tally.malformed);
+    compare_registers(&switch, &interpreted);
     let total: usize = tally.outcomes.values().sum();
     println!(
         "{total} packets in and {} frames out compared, {cells} cells of registers; {:.1} s, of which BMv2 {:.1} s",

@@ -2,7 +2,6 @@
 
 use super::switch::Switch;
 use thc_protocol::aggregator::{Endpoint, Level, Lookup};
-use thc_protocol::wire::Kind;
 use thc_tests::traffic::frame::Mac;
 use thc_tests::traffic::plant::{CONTROL_PORT, OWN, OWN_MAC, PORTS, Plant};
 
@@ -23,9 +22,10 @@ pub fn fresh(plant: &Plant, switch: &Switch, stations: &[(Mac, u16)]) {
         format!("mc_node_associate {FLOOD} 0"),
         format!("table_set_default stations flood {FLOOD}"),
         format!("table_add stations drop {} =>", mac(OWN_MAC)),
-        // The control plane takes LEAVE, as an example; JOIN is dropped.
-        format!("table_add control_plane to_control {} => {CONTROL_PORT}", Kind::Leave as u8),
     ];
+    for &kind in &plant.control {
+        commands.push(format!("table_add control_plane to_control {} => {CONTROL_PORT}", kind as u8));
+    }
     // Whatever the ports, packets on their way to the same pass must stay in order.
     for pass in 1..8 {
         commands.push(format!("table_add passes set_pass_port {pass} => {}", 400 + pass % 3));

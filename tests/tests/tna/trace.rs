@@ -8,7 +8,7 @@ use thc_protocol::TableId;
 use thc_protocol::aggregator::{DropReason, Endpoint, Outcome};
 use thc_protocol::wire::{FLAG_MARK, Kind};
 use thc_tests::traffic::frame::Mac;
-use thc_tests::traffic::plant::{Frames, PORTS, Plant};
+use thc_tests::traffic::plant::{CONTROL_PORT, Frames, PORTS, Plant};
 use thc_tests::traffic::random::{self, Meaning};
 use thc_tests::traffic::{change, jobs, tables};
 
@@ -113,6 +113,10 @@ pub(super) fn trace(
             Meaning::Forwarded(port) => {
                 put(port, step.frame.clone());
                 "forwarded"
+            }
+            Meaning::ForControl(frame) => {
+                put(CONTROL_PORT, frame);
+                "for the controller"
             }
             Meaning::Flooded => {
                 let others = PORTS.into_iter().filter(|&port| port != step.port);

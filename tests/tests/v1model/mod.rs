@@ -21,14 +21,14 @@ const PASS_PORTS: [u16; 7] = [401, 402, 403, 404, 405, 406, 407];
 const SEED: u64 = 4;
 
 /// A switch and its controller.
-struct Site {
-    switch: Switch,
+pub struct Site {
+    pub switch: Switch,
     target: TargetConfig,
     actual: SwitchRows,
 }
 
 impl Site {
-    fn new(stations: &[(Mac, u16)]) -> Site {
+    pub fn new(stations: &[(Mac, u16)]) -> Site {
         let info = Path::new(env!("CARGO_MANIFEST_DIR")).join("../p4/build/thc.p4info.txtpb");
         let target = rows::target(info.to_str().unwrap(), &PASS_PORTS, stations);
         let info = p4runtime_proto::p4info::parse(&std::fs::read(&info).unwrap()).unwrap();
@@ -36,7 +36,7 @@ impl Site {
     }
 
     /// The controller writes what has changed.
-    fn configure(&mut self, plant: &Plant) {
+    pub fn configure(&mut self, plant: &Plant) {
         let wanted = rows::expected_rows(&self.target, plant);
         for update in wanted.changes(&self.actual, &self.target.schema).unwrap().into_updates() {
             self.switch.update(update).unwrap();
@@ -44,7 +44,7 @@ impl Site {
         self.actual = wanted;
     }
 
-    fn exchange(&mut self, port: u16, frame: &[u8]) -> Frames {
+    pub fn exchange(&mut self, port: u16, frame: &[u8]) -> Frames {
         self.switch.send(port, frame);
         self.switch.run();
         std::mem::take(&mut self.switch.out)

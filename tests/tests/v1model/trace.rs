@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use thc_protocol::aggregator::{DropReason, Endpoint};
 use thc_protocol::wire::Kind;
-use thc_tests::traffic::plant::{PORTS, Plant};
+use thc_tests::traffic::plant::{CONTROL_PORT, PORTS, Plant};
 use thc_tests::traffic::random::{self, Meaning};
 use thc_tests::traffic::{change, jobs, tables};
 
@@ -49,6 +49,10 @@ fn program_and_model_are_equal() {
             Meaning::Forwarded(port) => {
                 put(port, step.frame.clone());
                 "forwarded"
+            }
+            Meaning::ForControl(frame) => {
+                put(CONTROL_PORT, frame);
+                "for the controller"
             }
             Meaning::Flooded => {
                 let others = PORTS.into_iter().filter(|&port| port != step.port);

@@ -216,11 +216,11 @@ impl Agent {
         loop {
             tokio::select! {
                 event = target.event() => match event {
-                    SwitchEvent::Packet(frame) if why.is_none() => {
-                        let done = self.packet(&mut target, &frame).await;
+                    SwitchEvent::Packet { frame, port } if why.is_none() => {
+                        let done = self.packet(&mut target, &frame, port).await;
                         self.outlast_disk(done)?;
                     }
-                    SwitchEvent::Packet(_) => {}
+                    SwitchEvent::Packet { .. } => {}
                     SwitchEvent::Primary => {
                         if why.take().is_some() {
                             self.take_over(&mut target).await?;

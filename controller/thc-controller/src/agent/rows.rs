@@ -131,13 +131,12 @@ impl Agent {
             (Some(job), _) if !known.jobs.contains(&job) => self.exclude_job(job, &why),
             (_, Some(table)) if !known.tables.contains(&table) => self.exclude_table(table, &why),
             _ if has_meter(&update) => {
-                if self.config.ports.control_rate > 0 {
+                if std::mem::take(&mut self.config.ports.control_rate) > 0 {
                     let name = target.name();
                     tracing::warn!(
                         "target {name} refuses meters: {why}; its ports may ask this controller as often as they like (control_rate = 0)"
                     );
                 }
-                self.config.ports.control_rate = 0;
             }
             _ => return Err(failure(target, why)),
         }

@@ -19,16 +19,23 @@ use thc_transport::frame::Mac;
 const MAX_ADDRESSES: usize = 1 << 14;
 
 impl Agent {
-    /// Takes a frame of the control plane.
-    pub(super) async fn packet(&mut self, target: &mut Target, frame: &[u8]) -> Result<(), ControllerError> {
+    /// Takes a frame of the control plane, which came by `port` if the program says so.
+    pub(super) async fn packet(
+        &mut self,
+        target: &mut Target,
+        frame: &[u8],
+        port: Option<u16>,
+    ) -> Result<(), ControllerError> {
         let own = (self.config.mac, self.config.at);
         let Some(datagram) = Datagram::parse(frame).ok().filter(|datagram| datagram.to == own) else {
             return Ok(());
         };
         let (mac, from) = datagram.from;
-        if self.port(mac).is_none() {
+        // A host can claim an address, but not a port.
+        if self.port(mac).is_none_or(|known| known != 0 && port.is_some_and(|port| port != known)) {
+            let by = port.map_or_else(String::new, |port| format!(" by port {port}"));
             tracing::warn!(
-                "{from} ({}) is behind no port that is configured: add a [[target.station]] for it",
+                "{from} ({}) has sent a request{by} and is no station there: add or correct its [[target.station]]",
                 mac.map(|byte| format!("{byte:02x}")).join(":")
             );
             return Ok(());

@@ -32,8 +32,8 @@ const MAX_MESSAGE: usize = 64 << 20;
 /// A message that a switch sends unasked.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SwitchEvent {
-    /// A packet for the control plane, from Ethernet on.
-    Packet(Vec<u8>),
+    /// A packet for the control plane, from Ethernet on, and the port that it came by, where the program says.
+    Packet { frame: Vec<u8>, port: Option<u16> },
     /// This controller is the primary one.
     Primary,
     /// It is not, for this reason.
@@ -117,7 +117,7 @@ impl Target {
             SwitchEvent::Primary => Ok((target, None)),
             SwitchEvent::Secondary(why) => Ok((target, Some(why))),
             SwitchEvent::Closed(message) => Err(closed(&message)),
-            SwitchEvent::Packet(_) => Err(closed("it sent a packet before its answer")),
+            SwitchEvent::Packet { .. } => Err(closed("it sent a packet before its answer")),
         }
     }
 
@@ -141,7 +141,8 @@ impl Target {
             };
             match message.update {
                 Some(stream_message_response::Update::Packet(packet)) => {
-                    return SwitchEvent::Packet(packet.payload);
+                    let port = self.schema.ingress_port(&packet.metadata);
+                    return SwitchEvent::Packet { frame: packet.payload, port };
                 }
                 Some(stream_message_response::Update::Arbitration(update)) => {
                     let code = update.status.map_or(0, |status| status.code);

@@ -129,7 +129,7 @@ impl Site {
         let mut buffer = [0; MAX_PACKET];
         let payload = header.emit_packet(&mut buffer, payload);
         let from = ([2, 0, 10, 9, 0, worker], from);
-        self.strict.packet_in(Datagram { from, to: OWN, ecn: 0, payload }.frame());
+        self.strict.packet_in(u16::from(worker) + 1, Datagram { from, to: OWN, ecn: 0, payload }.frame());
     }
 
     /// Both workers of a job say JOIN.
@@ -431,4 +431,27 @@ fn a_program_with_other_tables_is_noticed() {
     assert_eq!(strict.state().updates, 0);
     strict.has_program(read(V1MODEL.file));
     controller.until_connected();
+}
+
+/// A host can claim any Ethernet address, but not the port that its packets come by.
+#[test]
+fn a_join_by_another_port_than_its_stations_is_not_taken() {
+    let site = Site::start(V1MODEL);
+    site.create();
+    let join = Join { nonce: 1, session: Cookie(0), ends: false, fingerprint: 0, definitions: 0 };
+    let header = Header::new(Kind::Join, 0, JobId(7), WorkerId(1), Cookie(COOKIE));
+    let mut buffer = [0; MAX_PACKET];
+    let payload = header.emit_packet(&mut buffer, &join.to_bytes());
+    let from = ([2, 0, 10, 9, 0, 1], SocketAddr::from((Ipv4Addr::new(10, 9, 7, 2), 5000)));
+    let frame = Datagram { from, to: OWN, ecn: 0, payload }.frame();
+    let joined = |site: &Site| {
+        site.says(0, Kind::Join, COOKIE, &join.to_bytes());
+        site.controller().ask_done(&["job", "show", "a"])
+    };
+    site.controller().wait_until("refused", |controller| {
+        site.strict.packet_in(3, frame.clone());
+        controller.log().contains("02:00:0a:09:00:01) has sent a request by port 3 and is no station there")
+    });
+    assert!(site.rows()[4] == 0 && !joined(&site).contains("running"));
+    site.join_workers(2);
 }

@@ -92,7 +92,7 @@ fn a_controller_of_many_sessions_answers_at_once() {
         let from = ([2, 0, 0, worker, (job >> 8) as u8, job as u8], SocketAddr::from((at, 5000)));
         let target = job % TARGETS;
         let to = ([2, 0xaa, 0, 0, 0, 1], SocketAddr::from((own_address(target), 9000)));
-        switches[target].packet_in(Datagram { from, to, ecn: 0, payload }.frame());
+        switches[target].packet_in(1, Datagram { from, to, ecn: 0, payload }.frame());
     };
     let began = Instant::now();
     let running = || switches.iter().map(|switch| switch.rows("jobs")).sum::<usize>();

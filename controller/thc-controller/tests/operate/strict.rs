@@ -8,8 +8,8 @@ use p4runtime_proto::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use p4runtime_proto::v1::{
     CapabilitiesRequest, CapabilitiesResponse, CounterData, CounterEntry, Entity, Error, FieldMatch,
     ForwardingPipelineConfig, GetForwardingPipelineConfigRequest, GetForwardingPipelineConfigResponse, Index,
-    MasterArbitrationUpdate, MulticastGroupEntry, PacketIn, PacketReplicationEngineEntry, ReadRequest,
-    ReadResponse, SetForwardingPipelineConfigRequest, SetForwardingPipelineConfigResponse,
+    MasterArbitrationUpdate, MulticastGroupEntry, PacketIn, PacketMetadata, PacketReplicationEngineEntry,
+    ReadRequest, ReadResponse, SetForwardingPipelineConfigRequest, SetForwardingPipelineConfigResponse,
     StreamMessageRequest, StreamMessageResponse, TableEntry, Uint128, Update, WriteRequest, WriteResponse,
     entity, field_match, packet_replication_engine_entry, set_forwarding_pipeline_config_request::Action,
     stream_message_request, stream_message_response, table_action, update,
@@ -632,10 +632,12 @@ impl Strict {
         state.controllers.clear();
     }
 
-    /// Has a frame come to the control plane's port. Without a primary controller it is lost.
-    pub fn packet_in(&self, frame: Vec<u8>) {
+    /// Has a frame that came by a port come to the control plane's. Without a primary controller it is lost.
+    pub fn packet_in(&self, port: u16, frame: Vec<u8>) {
         let sink = self.state().primary().map(|(_, sink)| sink.clone());
-        let packet = PacketIn { payload: frame, metadata: Vec::new() };
+        // The one field of the programs' header.
+        let metadata = vec![PacketMetadata { metadata_id: 1, value: encode(port.into()) }];
+        let packet = PacketIn { payload: frame, metadata };
         let update = Some(stream_message_response::Update::Packet(packet));
         if let Some(sink) = sink {
             // Nor is one that goes away meanwhile anybody's loss.

@@ -32,7 +32,10 @@ pub fn verify(config: Option<ForwardingPipelineConfig>) -> Result<ForwardingPipe
         return refuse(Code::InvalidArgument, "leave p4_device_config empty, or give BMv2's JSON");
     }
     // The server supports more forms than the switch for which the P4Info was compiled.
-    config.p4info.iter_mut().for_each(|info| set_forms(info, Program::get().forms()));
+    if let Some(info) = &mut config.p4info {
+        set_forms(info, Program::get().forms());
+        info.controller_packet_metadata.clear();
+    }
     Ok(config)
 }
 

@@ -221,6 +221,8 @@ impl Program {
         let mut info = p4info::parse(info)?;
         set_forms(&mut info, &Form::ALL.map(|form| form.to_string()).join(" "));
         set_addresses(&mut info);
+        // A socket is no port: packets for the controller have no header here.
+        info.controller_packet_metadata.clear();
         let actions = info.actions.iter().map(|action| (action.id(), action_info(action))).collect();
         let table = |table| match_table(table, &actions).map(|found| (table.id(), found));
         let tables = info.tables.iter().map(table).collect::<Result<_, P4InfoError>>()?;
