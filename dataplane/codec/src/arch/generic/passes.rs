@@ -212,26 +212,66 @@ pub(super) unsafe fn last_pass<V: Vector, const R: usize>(
     }
 }
 
-/// All remaining stages of a leaf of `R` vectors, after scaling by `scale` if ascending.
+/// What is done to coordinates between their forward transform and their inverse. (A closure would not be compiled for
+/// V's features unless it is inlined, and only a method can be `inline(always)`.)
+pub(super) trait Between<V: Vector> {
+    /// `true` if coordinates are not needed after `work` unless the inverse follows.
+    const TAKES: bool = false;
+
+    /// Makes the coordinates from number `at` on, if there is no forward transform.
+    #[inline(always)]
+    fn make(&mut self, _x: &mut [f32], _at: usize) {}
+
+    /// Works on the coordinates of a leaf, the first with number `at`. Leaves come in ascending order.
+    ///
+    /// # Safety
+    ///
+    /// The caller has V's features.
+    #[inline(always)]
+    unsafe fn work<const R: usize>(&mut self, _x: &mut [V; R], _at: usize, _inverse: bool) {}
+}
+
+impl<V: Vector> Between<V> for () {}
+
+/// The parts of a transform that a leaf goes through.
+#[derive(Clone, Copy)]
+pub(super) struct Parts {
+    pub forward: bool,
+    pub inverse: bool,
+}
+
+/// A leaf of `R` vectors, which begins at coordinate `at`: all remaining stages of the forward transform, `between`, the scale and
+/// the first stages of the inverse.
 #[inline(always)]
-unsafe fn leaf_of<V: Vector, const R: usize>(x: *mut f32, descending: bool, scale: f32, minus: V) {
+unsafe fn leaf_of<V: Vector, const R: usize, B: Between<V>>(
+    x: *mut f32,
+    at: usize,
+    Parts { forward, inverse }: Parts,
+    scale: f32,
+    minus: V,
+    between: &mut B,
+) {
     // SAFETY: the leaf has R vectors of floats; the caller has V's features.
     unsafe {
         let mut a = [minus; R];
-        if descending {
-            for j in 0..R {
-                a[j] = V::load(x.add(j * V::LANES));
-            }
+        for j in 0..R {
+            a[j] = V::load(x.add(j * V::LANES));
+        }
+        if forward {
             stages(&mut a, true, minus);
             for j in 0..R {
-                a[j].transform_lanes(true).store(x.add(j * V::LANES));
+                a[j] = a[j].transform_lanes(true);
             }
-        } else {
+        }
+        between.work(&mut a, at, inverse);
+        if inverse {
             let scale = V::splat(scale);
             for j in 0..R {
-                a[j] = V::load(x.add(j * V::LANES)).mul(scale).transform_lanes(false);
+                a[j] = a[j].mul(scale).transform_lanes(false);
             }
             stages(&mut a, false, minus);
+        }
+        if inverse || !B::TAKES {
             for j in 0..R {
                 a[j].store(x.add(j * V::LANES));
             }
@@ -240,12 +280,19 @@ unsafe fn leaf_of<V: Vector, const R: usize>(x: *mut f32, descending: bool, scal
 }
 
 #[inline(always)]
-pub(super) unsafe fn leaf<V: Vector>(x: *mut f32, descending: bool, scale: f32, minus: V) {
+pub(super) unsafe fn leaf<V: Vector, B: Between<V>>(
+    x: *mut f32,
+    at: usize,
+    parts: Parts,
+    scale: f32,
+    minus: V,
+    between: &mut B,
+) {
     // SAFETY: passed on.
     unsafe {
         match V::LEAF {
-            8 => leaf_of::<V, 8>(x, descending, scale, minus),
-            _ => leaf_of::<V, 16>(x, descending, scale, minus),
+            8 => leaf_of::<V, 8, B>(x, at, parts, scale, minus, between),
+            _ => leaf_of::<V, 16, B>(x, at, parts, scale, minus, between),
         }
     }
 }
