@@ -172,9 +172,21 @@ unsafe impl Vector for Avx2 {
     unsafe fn flip(self, word: &u64, at: usize) -> Self {
         // Bit i moves to the sign position of lane i.
         let up = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
-        let signs = _mm256_sllv_epi32(_mm256_set1_epi32((word >> at) as i32), up);
+        let up = _mm256_sub_epi32(up, _mm256_set1_epi32((at & 24) as i32));
+        let signs = _mm256_sllv_epi32(_mm256_set1_epi32((word >> (at & 32)) as i32), up);
         let signs = _mm256_and_ps(_mm256_castsi256_ps(signs), _mm256_set1_ps(-0.0));
         Self(_mm256_xor_ps(self.0, signs))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn signed(positive: Self, negative: Self, words: *const u64, at: usize) -> Self {
+        // SAFETY: these are 8 bits of the word of bit `at`, and at most 24 more of the next.
+        let bits = unsafe { words.cast::<u8>().add(at / 8).cast::<i32>().read_unaligned() };
+        let up = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
+        let signs = _mm256_sllv_epi32(_mm256_set1_epi32(bits), up);
+        // This looks at the sign position alone.
+        Self(_mm256_blendv_ps(positive.0, negative.0, _mm256_castsi256_ps(signs)))
     }
 
     #[target_feature(enable = "avx2,fma")]

@@ -47,6 +47,13 @@ pub(super) unsafe trait Vector: Copy {
     unsafe fn mul_add(self, factor: Self, other: Self) -> Self;
     /// Flips the sign of lane i where bit `at` + i of `word` is set. `at` is a multiple of LANES below 64.
     unsafe fn flip(self, word: &u64, at: usize) -> Self;
+    /// `positive` in the lanes where bit `at` + i of `words` is not set, and `negative`, which is −`positive`, where it is.
+    /// `at` is a multiple of LANES. Another word follows that of bit `at`.
+    #[inline(always)]
+    unsafe fn signed(positive: Self, _negative: Self, words: *const u64, at: usize) -> Self {
+        // SAFETY: passed on.
+        unsafe { positive.flip(&*words.add(at / 64), at % 64) }
+    }
     /// Butterflies between lanes at distance LANES/2, .., 2, 1 if `descending`, else 1, 2, .., LANES/2.
     unsafe fn transform_lanes(self, descending: bool) -> Self;
 

@@ -108,7 +108,7 @@ fn columns<const R: usize>(stride: usize) -> usize {
 /// Fills words of signs for columns from `c` of `R` streams `stride` coordinates apart, as many as fit: those of stream
 /// j begin at word j · WORDS / R. `stride` is a power of two of at least 64.
 #[inline(always)]
-fn fill<const R: usize>(words: &mut [u64; WORDS], signs: Signs, stride: usize, c: usize) {
+fn fill<const R: usize>(words: &mut [u64], signs: Signs, stride: usize, c: usize) {
     let columns = columns::<R>(stride);
     for (j, words) in words.chunks_exact_mut(WORDS / R).enumerate() {
         let first = (j * stride + c) / 64;
@@ -145,14 +145,15 @@ pub(super) unsafe fn first_pass<V: Vector, const R: usize>(
 ) {
     let stride = len / R;
     // SAFETY: the caller has V's features.
-    let scale = unsafe { V::splat(scale) };
-    let mut words = [0; WORDS];
+    let (scale, opposite) = unsafe { (V::splat(scale), V::splat(-scale)) };
+    // `signed` may read into the word after the last.
+    let mut words = [0; WORDS + 1];
     let mut c = 0;
     while c < stride {
-        fill::<R>(&mut words, signs, stride, c);
+        fill::<R>(&mut words[..WORDS], signs, stride, c);
         let (from, to) = (c, c + columns::<R>(stride));
         while c < to {
-            let words = &words[(c - from) / 64..];
+            let words = words.as_ptr();
             // SAFETY: c + LANES <= stride and R * stride == len, so all reads and writes lie in the blocks; the
             // caller has V's features.
             unsafe {
@@ -163,7 +164,8 @@ pub(super) unsafe fn first_pass<V: Vector, const R: usize>(
                         Source::One(p) => V::load(p.add(at)),
                         Source::Sum(p, q) => V::load(p.add(at)).add(V::load(q.add(at))),
                     };
-                    a[j] = v.mul(scale).flip(&words[j * (WORDS / R)], c % 64);
+                    // A product's sign is that of its factors, so this flips it. (NaN keeps its sign; norms refuse it.)
+                    a[j] = v.mul(V::signed(scale, opposite, words.add(j * (WORDS / R)), c - from));
                 }
                 stages(&mut a, true, minus);
                 for j in 0..R {
