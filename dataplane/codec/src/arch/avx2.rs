@@ -2,9 +2,9 @@
 
 use std::arch::x86_64::*;
 
-use super::groups::{SWAPPED, rotated};
+use super::groups::{SWAPPED, drawn};
 use super::vector::{Quarter, Vector};
-use crate::grid::{Bounds, DRAW, FEW, Grid, ONE};
+use crate::grid::{Bounds, FEW, Grid, ONE};
 use crate::rounding::MULTIPLIERS;
 use crate::scalar::norm::PARTIAL_SUMS;
 
@@ -260,12 +260,9 @@ unsafe impl Vector for Avx2 {
     #[target_feature(enable = "avx2,fma")]
     #[inline]
     unsafe fn draws<const BYTES: usize>(words: __m256i) -> Self {
-        let rotated = match BYTES {
-            0 => words,
-            _ => _mm256_shuffle_epi8(words, sixteen(const { &rotated(BYTES) })),
-        };
-        let (draw, one) = (_mm256_set1_epi32(DRAW as i32), _mm256_set1_epi32(ONE as i32));
-        Self(_mm256_castsi256_ps(_mm256_or_si256(_mm256_and_si256(rotated, draw), one)))
+        let draw = _mm256_shuffle_epi8(words, sixteen(const { &drawn(BYTES) }));
+        // This sets bit 23, too, which is no part of the draw.
+        Self(_mm256_castsi256_ps(_mm256_or_si256(draw, _mm256_set1_epi32(ONE as i32))))
     }
 
     #[target_feature(enable = "avx2,fma")]

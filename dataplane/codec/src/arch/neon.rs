@@ -2,9 +2,9 @@
 
 use std::arch::aarch64::*;
 
-use super::groups::rotated;
+use super::groups::drawn;
 use super::vector::{Quarter, Vector};
-use crate::grid::{Bounds, DRAW, Grid, ONE};
+use crate::grid::{Bounds, Grid, ONE};
 use crate::rounding::MULTIPLIERS;
 use crate::scalar::norm::PARTIAL_SUMS;
 
@@ -187,12 +187,9 @@ unsafe impl Vector for Neon {
     #[inline]
     unsafe fn draws<const BYTES: usize>(words: uint32x4_t) -> Self {
         // SAFETY: the array has 16 bytes.
-        let from = unsafe { vld1q_u8(const { &rotated(BYTES) }.as_ptr()) };
-        let rotated = match BYTES {
-            0 => words,
-            _ => vreinterpretq_u32_u8(vqtbl1q_u8(vreinterpretq_u8_u32(words), from)),
-        };
-        let draw = vandq_u32(rotated, vdupq_n_u32(DRAW));
+        let from = unsafe { vld1q_u8(const { &drawn(BYTES) }.as_ptr()) };
+        let draw = vreinterpretq_u32_u8(vqtbl1q_u8(vreinterpretq_u8_u32(words), from));
+        // This sets bit 23, too, which is no part of the draw.
         Self(vreinterpretq_f32_u32(vorrq_u32(draw, vdupq_n_u32(ONE))))
     }
 
