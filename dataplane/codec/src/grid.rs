@@ -11,7 +11,7 @@ const MAX_END: f32 = 2.0e37;
 pub(crate) const ONE: u32 = 1.0_f32.to_bits();
 
 /// The bits of a draw.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(target_arch = "x86_64")]
 pub(crate) const DRAW: u32 = 0x7F_FFFF;
 
 /// Granularities below this have tables by cell.

@@ -23,6 +23,7 @@ use thc_codec::{aggregate, norm, rht};
 
 mod figure;
 mod roofline;
+mod stages;
 mod tables;
 
 use figure::{Figure, compare, one};
@@ -358,6 +359,7 @@ fn main() {
             .unwrap_or_else(|| panic!("THC_BENCH_ISA: this machine has no {name}"))
             .select();
     }
+    stages::print();
     let mut figures = Vec::new();
     transform(&mut figures, BLOCK, 2.2);
     transform(&mut figures, LEN, 3.2);

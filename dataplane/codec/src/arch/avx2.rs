@@ -1,11 +1,11 @@
 //! AVX2 with FMA (Haswell and later, Zen).
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::groups::{SMALL, SWAPPED, rotated};
-use super::vector::Indices;
-use super::vector::Vector;
-use crate::grid::{Bounds, DRAW, Grid, ONE};
+use super::groups::{SWAPPED, drawn};
+use super::vector::{Quarter, Vector};
+use crate::grid::{Bounds, FEW, Grid, ONE};
 use crate::rounding::MULTIPLIERS;
 use crate::scalar::norm::PARTIAL_SUMS;
 
@@ -22,6 +22,11 @@ pub(super) struct Cells {
     value: Entries,
     /// [`Grid::lower_nibbles`].
     lower: [__m256i; 4],
+    /// [`Grid::lower`] of cells 0 to 15 and 16 to 31, twice.
+    lower_bytes: [__m256i; 2],
+    slope_bytes: [__m256i; 4],
+    start_bytes: [__m256i; 4],
+    value_bytes: [__m256i; 4],
 }
 
 /// `if_set` in the lanes where bit `BIT` of `index` is set, else `if_clear`. `UP` is 31 − BIT.
@@ -46,27 +51,70 @@ fn entry(entries: Entries, index: __m256i) -> Avx2 {
     )))
 }
 
-/// The word of `lower` that holds a cell's entry: entry `cell / 8` of eight (up to 64 cells) or 32.
+/// The word of `lower` that holds a cell's entry: entry `cell / 8` of 32.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn lower_word<const KIND: u8>(lower: [__m256i; 4], cell: __m256i) -> __m256i {
+fn lower_word(lower: [__m256i; 4], cell: __m256i) -> __m256i {
     // The permutation looks at three bits of the index.
     let at = _mm256_srli_epi32::<3>(cell);
     let first = _mm256_permutevar8x32_epi32(lower[0], at);
-    if KIND == SMALL {
-        return first;
-    }
     let second = _mm256_permutevar8x32_epi32(lower[1], at);
     let third = _mm256_permutevar8x32_epi32(lower[2], at);
     let fourth = _mm256_permutevar8x32_epi32(lower[3], at);
     select::<27>(at, select::<28>(at, first, second), select::<28>(at, third, fourth))
 }
 
-/// Indices of half of a group, one per byte: byte 16l + 4v + i belongs to coordinate 8v + 4l + i.
+/// The halves of a vector in the opposite order, by the instruction that is one step on all processors. (The compiler would
+/// choose one that is two on Zen.)
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn half(first: [__m256i; 4], second: [__m256i; 4]) -> __m256i {
-    _mm256_packus_epi16(_mm256_packus_epi32(first[0], first[1]), _mm256_packus_epi32(second[0], second[1]))
+fn halves_swapped(x: __m256) -> __m256 {
+    let swapped;
+    // SAFETY: the instruction changes no memory and no flag, and the caller has AVX.
+    unsafe {
+        asm!("vperm2f128 {y}, {x}, {x}, 1", x = in(ymm_reg) x, y = lateout(ymm_reg) swapped,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    swapped
+}
+
+/// The low bytes of four vectors: byte 16l + 4v + i is that of number 4l + i of vector v.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn bytes([a, b, c, d]: [__m256i; 4]) -> __m256i {
+    _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d))
+}
+
+/// Undoes `bytes` for floats whose bytes, from the lowest on, are in four vectors.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn floats_of_bytes([a, b, c, d]: [__m256i; 4]) -> [Avx2; 4] {
+    let (low, low_end) = (_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b));
+    let (high, high_end) = (_mm256_unpacklo_epi8(c, d), _mm256_unpackhi_epi8(c, d));
+    [
+        _mm256_unpacklo_epi16(low, high),
+        _mm256_unpackhi_epi16(low, high),
+        _mm256_unpacklo_epi16(low_end, high_end),
+        _mm256_unpackhi_epi16(low_end, high_end),
+    ]
+    .map(|v| Avx2(_mm256_castsi256_ps(v)))
+}
+
+/// The entries of 32 indices of up to 15 in a table whose bytes are apart.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn entries(table: &[__m256i; 4], index: __m256i) -> [Avx2; 4] {
+    let [a, b, c, d] = *table;
+    let of = |bytes| _mm256_shuffle_epi8(bytes, index);
+    floats_of_bytes([of(a), of(b), of(c), of(d)])
+}
+
+/// The bytes of 16 floats: first the lowest bytes of all, twice, and so on.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn apart(floats: [f32; 16]) -> [__m256i; 4] {
+    let byte = |at: usize| sixteen(&floats.map(|v| v.to_bits().to_le_bytes()[at]));
+    [byte(0), byte(1), byte(2), byte(3)]
 }
 
 /// 16 bytes in each half.
@@ -82,11 +130,13 @@ unsafe impl Vector for Avx2 {
     type Bits = __m256i;
     type Sums = [__m256d; 8];
     type Cells = Cells;
+    type Half = __m256i;
 
     const LANES: usize = 8;
     const LEAF: usize = 8;
-    const SMALL_BELOW: u8 = 64;
+    const SMALL_BELOW: u8 = FEW;
     const TAKES_LARGE: bool = true;
+    const BY_BYTES: bool = true;
 
     #[target_feature(enable = "avx2,fma")]
     #[inline]
@@ -137,9 +187,21 @@ unsafe impl Vector for Avx2 {
     unsafe fn flip(self, word: &u64, at: usize) -> Self {
         // Bit i moves to the sign position of lane i.
         let up = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
-        let signs = _mm256_sllv_epi32(_mm256_set1_epi32((word >> at) as i32), up);
+        let up = _mm256_sub_epi32(up, _mm256_set1_epi32((at & 24) as i32));
+        let signs = _mm256_sllv_epi32(_mm256_set1_epi32((word >> (at & 32)) as i32), up);
         let signs = _mm256_and_ps(_mm256_castsi256_ps(signs), _mm256_set1_ps(-0.0));
         Self(_mm256_xor_ps(self.0, signs))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn signed(positive: Self, negative: Self, words: *const u64, at: usize) -> Self {
+        // SAFETY: these are 8 bits of the word of bit `at`, and at most 24 more of the next.
+        let bits = unsafe { words.cast::<u8>().add(at / 8).cast::<i32>().read_unaligned() };
+        let up = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
+        let signs = _mm256_sllv_epi32(_mm256_set1_epi32(bits), up);
+        // This looks at the sign position alone.
+        Self(_mm256_blendv_ps(positive.0, negative.0, _mm256_castsi256_ps(signs)))
     }
 
     #[target_feature(enable = "avx2,fma")]
@@ -151,13 +213,13 @@ unsafe impl Vector for Avx2 {
         let mut x = self.0;
         // A fused multiply-add with ±1 rounds once, so it is exactly the addition or subtraction.
         if descending {
-            x = _mm256_fmadd_ps(x, by4, _mm256_permute2f128_ps::<0x01>(x, x));
+            x = _mm256_fmadd_ps(x, by4, halves_swapped(x));
             x = _mm256_fmadd_ps(x, by2, _mm256_permute_ps::<0b01_00_11_10>(x));
             x = _mm256_fmadd_ps(x, by1, _mm256_permute_ps::<0b10_11_00_01>(x));
         } else {
             x = _mm256_fmadd_ps(x, by1, _mm256_permute_ps::<0b10_11_00_01>(x));
             x = _mm256_fmadd_ps(x, by2, _mm256_permute_ps::<0b01_00_11_10>(x));
-            x = _mm256_fmadd_ps(x, by4, _mm256_permute2f128_ps::<0x01>(x, x));
+            x = _mm256_fmadd_ps(x, by4, halves_swapped(x));
         }
         Self(x)
     }
@@ -213,12 +275,9 @@ unsafe impl Vector for Avx2 {
     #[target_feature(enable = "avx2,fma")]
     #[inline]
     unsafe fn draws<const BYTES: usize>(words: __m256i) -> Self {
-        let rotated = match BYTES {
-            0 => words,
-            _ => _mm256_shuffle_epi8(words, sixteen(const { &rotated(BYTES) })),
-        };
-        let (draw, one) = (_mm256_set1_epi32(DRAW as i32), _mm256_set1_epi32(ONE as i32));
-        Self(_mm256_castsi256_ps(_mm256_or_si256(_mm256_and_si256(rotated, draw), one)))
+        let draw = _mm256_shuffle_epi8(words, sixteen(const { &drawn(BYTES) }));
+        // This sets bit 23, too, which is no part of the draw.
+        Self(_mm256_castsi256_ps(_mm256_or_si256(draw, _mm256_set1_epi32(ONE as i32))))
     }
 
     #[target_feature(enable = "avx2,fma")]
@@ -250,11 +309,17 @@ unsafe impl Vector for Avx2 {
         let floats = |x: &[f32; 256], i: usize| unsafe { _mm256_loadu_ps(x.as_ptr().add(8 * i)) };
         let (step, lo) = (_mm256_set1_ps(span.step), _mm256_set1_ps(span.lo));
         let value = |i| _mm256_add_ps(_mm256_mul_ps(floats(&grid.point, i), step), lo);
+        let [few, more, ..] = grid.lower.as_chunks().0 else { unreachable!("there are 256 cells") };
+        let first = |x: &[f32; 256]| std::array::from_fn(|i| x[i]);
         Cells {
             slope: [floats(&grid.slope, 0), floats(&grid.slope, 1)],
             start: [floats(&grid.start, 0), floats(&grid.start, 1)],
             value: [value(0), value(1)],
             lower: [lower(0), lower(1), lower(2), lower(3)],
+            lower_bytes: [sixteen(few), sixteen(more)],
+            slope_bytes: apart(first(&grid.slope)),
+            start_bytes: apart(first(&grid.start)),
+            value_bytes: apart(std::array::from_fn(|i| grid.point[i] * span.step + span.lo)),
         }
     }
 
@@ -263,7 +328,7 @@ unsafe impl Vector for Avx2 {
     unsafe fn look_up<const KIND: u8>(cells: &Cells, cell: __m256i) -> (__m256i, Self, Self) {
         // Eight cells share a word of `lower`.
         let shift = _mm256_and_si256(_mm256_slli_epi32::<2>(cell), _mm256_set1_epi32(28));
-        let lower = _mm256_srlv_epi32(lower_word::<KIND>(cells.lower, cell), shift);
+        let lower = _mm256_srlv_epi32(lower_word(cells.lower, cell), shift);
         let lower = _mm256_and_si256(lower, _mm256_set1_epi32(15));
         (lower, entry(cells.slope, lower), entry(cells.start, lower))
     }
@@ -284,36 +349,52 @@ unsafe impl Vector for Avx2 {
 
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    unsafe fn store_indices(indices: &Indices<Self>, out: &mut [u8; 64]) {
+    unsafe fn half_by_bytes(cells: &Cells, q: &[Self; 4], draws: &[Self; 4]) -> (__m256i, [Self; 4]) {
+        let [first, second] = cells.lower_bytes;
+        let cell = bytes(q.map(|q| _mm256_cvttps_epi32(q.0)));
+        // Bit 4 of a cell moves to where the choice between bytes looks; bytes of up to 31 stay apart.
+        let (few, more) = (_mm256_shuffle_epi8(first, cell), _mm256_shuffle_epi8(second, cell));
+        let lower = _mm256_blendv_epi8(few, more, _mm256_slli_epi32::<3>(cell));
+        let slope = entries(&cells.slope_bytes, lower);
+        let start = entries(&cells.start_bytes, lower);
+        let up = |i: usize| {
+            let threshold = _mm256_fmadd_ps(q[i].0, slope[i].0, start[i].0);
+            _mm256_castps_si256(_mm256_cmp_ps::<_CMP_LT_OQ>(draws[i].0, threshold))
+        };
+        // True is −1, and stays so when it gets narrower.
+        let ups = _mm256_packs_epi16(_mm256_packs_epi32(up(0), up(1)), _mm256_packs_epi32(up(2), up(3)));
+        let index = _mm256_sub_epi8(lower, ups);
+        (index, entries(&cells.value_bytes, index))
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn half(first: &Quarter<Self>, second: &Quarter<Self>) -> __m256i {
+        bytes([first[0], first[1], second[0], second[1]])
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn store_indices(halves: [__m256i; 2], out: &mut [u8; 64]) {
         let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-        let [a, b, c, d] = *indices;
-        let (first, second) = (half(a, b), half(c, d));
         let to = out.as_mut_ptr().cast::<__m256i>();
         // SAFETY: `out` has 64 bytes.
         unsafe {
-            _mm256_storeu_si256(to, _mm256_permutevar8x32_epi32(first, order));
-            _mm256_storeu_si256(to.add(1), _mm256_permutevar8x32_epi32(second, order));
+            _mm256_storeu_si256(to, _mm256_permutevar8x32_epi32(halves[0], order));
+            _mm256_storeu_si256(to.add(1), _mm256_permutevar8x32_epi32(halves[1], order));
         }
     }
 
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    unsafe fn store_packed4(indices: &Indices<Self>, out: &mut [u8; 32]) {
-        let order = _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
-        let pack = |half| {
-            // Each pair of bytes becomes 16 times the first plus the second.
-            let pairs = _mm256_maddubs_epi16(half, _mm256_set1_epi16(1 << 8 | 16));
-            let pairs = _mm_packus_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256::<1>(pairs));
-            _mm_shuffle_epi8(pairs, order)
-        };
-        let [a, b, c, d] = *indices;
-        let (first, second) = (pack(half(a, b)), pack(half(c, d)));
-        let to = out.as_mut_ptr().cast::<__m128i>();
+    unsafe fn store_packed4(halves: [__m256i; 2], out: &mut [u8; 32]) {
+        // Each pair of bytes becomes 16 times the first plus the second.
+        let [first, second] = halves.map(|half| _mm256_maddubs_epi16(half, _mm256_set1_epi16(1 << 8 | 16)));
+        // Quarters of a half are 8 bytes, in pairs of 2: those of 4l + i beside those of 4l + i of another vector.
+        let pairs = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi16(first, second));
+        let order = sixteen(&[0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15]);
         // SAFETY: `out` has 32 bytes.
-        unsafe {
-            _mm_storeu_si128(to, first);
-            _mm_storeu_si128(to.add(1), second);
-        }
+        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm256_shuffle_epi8(pairs, order)) };
     }
 
     #[target_feature(enable = "avx2,fma")]

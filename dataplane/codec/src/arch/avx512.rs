@@ -3,8 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::groups::{SMALL, SWAPPED};
-use super::vector::Indices;
-use super::vector::Vector;
+use super::vector::{Quarter, Vector};
 use crate::grid::{Bounds, DRAW, FEW, Grid, ONE};
 use crate::rounding::MULTIPLIERS;
 use crate::scalar::norm::PARTIAL_SUMS;
@@ -22,11 +21,11 @@ pub(super) struct Cells {
     lower: [__m512i; 2],
 }
 
-/// Indices of a group, one per byte: byte 16l + 4v + i belongs to coordinate 16v + 4l + i.
+/// Indices of both halves of a group, one per byte: byte 16l + 4v + i belongs to coordinate 16v + 4l + i.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn bytes([a, b, c, d]: &[[__m512i; 4]; 4]) -> __m512i {
-    _mm512_packus_epi16(_mm512_packus_epi32(a[0], b[0]), _mm512_packus_epi32(c[0], d[0]))
+fn bytes([first, second]: [__m512i; 2]) -> __m512i {
+    _mm512_packus_epi16(first, second)
 }
 
 /// 16 bytes in each quarter.
@@ -63,6 +62,8 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
     type Bits = __m512i;
     type Sums = [__m512d; 4];
     type Cells = Cells;
+    /// Numbers of 16 bits.
+    type Half = __m512i;
 
     const LANES: usize = 16;
     const LEAF: usize = 16;
@@ -277,20 +278,26 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
-    unsafe fn store_indices(indices: &Indices<Self>, out: &mut [u8; 64]) {
+    unsafe fn half(first: &Quarter<Self>, second: &Quarter<Self>) -> __m512i {
+        _mm512_packus_epi32(first[0], second[0])
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    #[inline]
+    unsafe fn store_indices(halves: [__m512i; 2], out: &mut [u8; 64]) {
         let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         // SAFETY: `out` has 64 bytes.
         unsafe {
-            _mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_permutexvar_epi32(order, bytes(indices)));
+            _mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_permutexvar_epi32(order, bytes(halves)));
         };
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
-    unsafe fn store_packed4(indices: &Indices<Self>, out: &mut [u8; 32]) {
+    unsafe fn store_packed4(halves: [__m512i; 2], out: &mut [u8; 32]) {
         let order = _mm256_setr_epi16(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         // Each pair of bytes becomes 16 times the first plus the second.
-        let pairs = _mm512_maddubs_epi16(bytes(indices), _mm512_set1_epi16(1 << 8 | 16));
+        let pairs = _mm512_maddubs_epi16(bytes(halves), _mm512_set1_epi16(1 << 8 | 16));
         let packed = _mm256_permutexvar_epi16(order, _mm512_cvtepi16_epi8(pairs));
         // SAFETY: `out` has 32 bytes.
         unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), packed) };

@@ -34,11 +34,12 @@ pub(super) fn word(at: u64) -> u32 {
     (at / GROUP as u64 * 16) as u32
 }
 
-/// The place from which each byte of four words comes if the words are rotated right by `bytes` bytes.
-pub(super) const fn rotated(bytes: usize) -> [u8; 16] {
+/// The place from which each byte of four words comes if the words are rotated right by `bytes` bytes, and an index out of
+/// range, which stands for zero, for the highest byte: a draw does not need it.
+pub(super) const fn drawn(bytes: usize) -> [u8; 16] {
     let (mut from, mut i) = ([0; 16], 0);
     while i < 16 {
-        from[i] = (i / 4 * 4 + (i + bytes) % 4) as u8;
+        from[i] = if i % 4 == 3 { 0x80 } else { (i / 4 * 4 + (i + bytes) % 4) as u8 };
         i += 1;
     }
     from

@@ -2,10 +2,9 @@
 
 use std::arch::aarch64::*;
 
-use super::groups::rotated;
-use super::vector::Indices;
-use super::vector::Vector;
-use crate::grid::{Bounds, DRAW, Grid, ONE};
+use super::groups::drawn;
+use super::vector::{Quarter, Vector};
+use crate::grid::{Bounds, Grid, ONE};
 use crate::rounding::MULTIPLIERS;
 use crate::scalar::norm::PARTIAL_SUMS;
 
@@ -53,6 +52,8 @@ unsafe impl Vector for Neon {
     type Bits = uint32x4_t;
     type Sums = [float64x2_t; 16];
     type Cells = Cells;
+    /// Bytes of two quarters.
+    type Half = [uint8x16_t; 2];
 
     const LANES: usize = 4;
     const LEAF: usize = 16;
@@ -186,12 +187,9 @@ unsafe impl Vector for Neon {
     #[inline]
     unsafe fn draws<const BYTES: usize>(words: uint32x4_t) -> Self {
         // SAFETY: the array has 16 bytes.
-        let from = unsafe { vld1q_u8(const { &rotated(BYTES) }.as_ptr()) };
-        let rotated = match BYTES {
-            0 => words,
-            _ => vreinterpretq_u32_u8(vqtbl1q_u8(vreinterpretq_u8_u32(words), from)),
-        };
-        let draw = vandq_u32(rotated, vdupq_n_u32(DRAW));
+        let from = unsafe { vld1q_u8(const { &drawn(BYTES) }.as_ptr()) };
+        let draw = vreinterpretq_u32_u8(vqtbl1q_u8(vreinterpretq_u8_u32(words), from));
+        // This sets bit 23, too, which is no part of the draw.
         Self(vreinterpretq_f32_u32(vorrq_u32(draw, vdupq_n_u32(ONE))))
     }
 
@@ -255,18 +253,23 @@ unsafe impl Vector for Neon {
 
     #[target_feature(enable = "neon")]
     #[inline]
-    unsafe fn store_indices(indices: &Indices<Self>, out: &mut [u8; 64]) {
-        for (indices, out) in indices.iter().zip(out.as_chunks_mut::<16>().0) {
+    unsafe fn half(first: &Quarter<Self>, second: &Quarter<Self>) -> [uint8x16_t; 2] {
+        [bytes(first), bytes(second)]
+    }
+
+    #[target_feature(enable = "neon")]
+    #[inline]
+    unsafe fn store_indices(halves: [[uint8x16_t; 2]; 2], out: &mut [u8; 64]) {
+        for (bytes, out) in halves.into_iter().flatten().zip(out.as_chunks_mut::<16>().0) {
             // SAFETY: `out` has 16 bytes.
-            unsafe { vst1q_u8(out.as_mut_ptr(), bytes(indices)) };
+            unsafe { vst1q_u8(out.as_mut_ptr(), bytes) };
         }
     }
 
     #[target_feature(enable = "neon")]
     #[inline]
-    unsafe fn store_packed4(indices: &Indices<Self>, out: &mut [u8; 32]) {
-        for (indices, out) in indices.chunks_exact(2).zip(out.as_chunks_mut::<16>().0) {
-            let (low, high) = (bytes(&indices[0]), bytes(&indices[1]));
+    unsafe fn store_packed4(halves: [[uint8x16_t; 2]; 2], out: &mut [u8; 32]) {
+        for ([low, high], out) in halves.into_iter().zip(out.as_chunks_mut::<16>().0) {
             let (first, second) = (vuzp1q_u8(low, high), vuzp2q_u8(low, high));
             // SAFETY: `out` has 16 bytes.
             unsafe { vst1q_u8(out.as_mut_ptr(), vorrq_u8(vshlq_n_u8::<4>(first), second)) };

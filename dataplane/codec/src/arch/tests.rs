@@ -100,14 +100,14 @@ fn check_rht(isa: Isa, log: u32, seed: u64, offset: usize) {
     }
 }
 
-fn check_block(isa: Isa, log: u32, seed: u64, offset: usize) {
+fn check_block(isa: Isa, log: u32, granularity: u16, seed: u64, offset: usize) {
     let d = 1 << log;
     let (x, e) = (floats(d, seed), floats(d, !seed));
-    let table = LookupTable::solve(4, 30, 1.0 / 32.0).unwrap();
+    let table = LookupTable::solve(4, granularity, 1.0 / 32.0).unwrap();
     let quantizer = Quantizer::new(&table);
     let how = Compressing {
         grid: quantizer.grid(),
-        span: Bounds::new(-1.5, 1.5, 30).unwrap(),
+        span: Bounds::new(-1.5, 1.5, granularity as u8).unwrap(),
         rounding: Rounding::new(seed, 3, 1),
         scale: crate::rht::scale(d),
         signs: signs(seed),
@@ -323,11 +323,13 @@ macro_rules! suite {
             fn blocks_of_every_size() {
                 let Some(isa) = isa() else { return };
                 for log in 10..=17 {
-                    for offset in [0, 1, 13] {
-                        check_block(isa, log, u64::from(log), offset);
+                    for (seed, offset) in [0, 0, 1, 13].into_iter().enumerate() {
+                        for granularity in [30, 51, 100] {
+                            check_block(isa, log, granularity, seed as u64, offset);
+                        }
                     }
                 }
-                check_block(isa, 20, 3, 0);
+                check_block(isa, 20, 30, 3, 0);
             }
 
             #[test]

@@ -3,8 +3,8 @@
 use crate::grid::{Bounds, Grid};
 use crate::scalar::norm::PARTIAL_SUMS;
 
-/// The indices of a group by quarters: as many vectors of each as 16 coordinates take.
-pub(in crate::arch) type Indices<V> = [[<V as Vector>::Bits; 4]; 4];
+/// The indices of a quarter of a group: as many vectors as 16 coordinates take.
+pub(in crate::arch) type Quarter<V> = [<V as Vector>::Bits; 4];
 
 /// A vector of floats, and what an instruction set does with it and with as many bits.
 ///
@@ -22,6 +22,8 @@ pub(super) unsafe trait Vector: Copy {
     type Sums: Copy;
     /// A [`Grid`] as [`look_up`](Self::look_up) and [`value`](Self::value) take it.
     type Cells;
+    /// The indices of half a group.
+    type Half: Copy;
 
     /// Number of floats: 4, 8 or 16.
     const LANES: usize;
@@ -31,6 +33,8 @@ pub(super) unsafe trait Vector: Copy {
     const SMALL_BELOW: u8;
     /// `true` if `look_up` takes tables that are [`LARGE`](crate::arch::groups::LARGE).
     const TAKES_LARGE: bool;
+    /// `true` if `half_by_bytes` takes the place of `look_up`, `round_up` and `value` for tables that are SMALL.
+    const BY_BYTES: bool = false;
 
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
@@ -43,6 +47,13 @@ pub(super) unsafe trait Vector: Copy {
     unsafe fn mul_add(self, factor: Self, other: Self) -> Self;
     /// Flips the sign of lane i where bit `at` + i of `word` is set. `at` is a multiple of LANES below 64.
     unsafe fn flip(self, word: &u64, at: usize) -> Self;
+    /// `positive` in the lanes where bit `at` + i of `words` is not set, and `negative`, which is −`positive`, where it is.
+    /// `at` is a multiple of LANES. Another word follows that of bit `at`.
+    #[inline(always)]
+    unsafe fn signed(positive: Self, _negative: Self, words: *const u64, at: usize) -> Self {
+        // SAFETY: passed on.
+        unsafe { positive.flip(&*words.add(at / 64), at % 64) }
+    }
     /// Butterflies between lanes at distance LANES/2, .., 2, 1 if `descending`, else 1, 2, .., LANES/2.
     unsafe fn transform_lanes(self, descending: bool) -> Self;
 
@@ -71,10 +82,17 @@ pub(super) unsafe trait Vector: Copy {
     unsafe fn value(cells: &Self::Cells, index: Self::Bits) -> Self;
     /// Adds 1 to the indices of coordinates whose draw is below the threshold.
     unsafe fn round_up(index: Self::Bits, draw: Self, threshold: Self) -> Self::Bits;
+    /// The indices and values of four vectors, half a group, of positions on the grid and draws.
+    #[inline(always)]
+    unsafe fn half_by_bytes(_: &Self::Cells, _: &[Self; 4], _: &[Self; 4]) -> (Self::Half, [Self; 4]) {
+        unreachable!("no instruction set without BY_BYTES comes here")
+    }
+    /// Two quarters of a group.
+    unsafe fn half(first: &Quarter<Self>, second: &Quarter<Self>) -> Self::Half;
     /// Writes the indices of a group, one per byte.
-    unsafe fn store_indices(indices: &Indices<Self>, out: &mut [u8; 64]);
+    unsafe fn store_indices(halves: [Self::Half; 2], out: &mut [u8; 64]);
     /// Writes the indices of a group, two per byte, the first in the high half.
-    unsafe fn store_packed4(indices: &Indices<Self>, out: &mut [u8; 32]);
+    unsafe fn store_packed4(halves: [Self::Half; 2], out: &mut [u8; 32]);
 
     /// Indices of `WIDTH` bits in the low bits of a word to indices of 4 bits.
     #[inline(always)]

@@ -1,43 +1,95 @@
 //! Blocks in one go: forward transform, quantizing, inverse transform of the residual; dequantizing, inverse transform.
 //!
-//! A group of some 2^11 coordinates is quantized just after, or estimated just before, the transform works on
-//! it in the first-level cache. So only the outermost pass goes over the whole block.
+//! A leaf is quantized in registers, between its forward transform and its inverse. A group of some 2^9 coordinates is
+//! estimated in the first-level cache just before the inverse transform works on it. So only the outer passes go over the
+//! whole block.
 
-use super::hadamard::{Between, leaf_len, transform};
-use super::passes::Source;
-use super::quantize;
+use super::hadamard::{leaf_len, transform};
+use super::passes::{Between, Source};
+use super::quantize::{self, Constants};
+use super::rht;
+use crate::arch::groups::{GROUP, LARGE, SMALL};
 use crate::arch::vector::Vector;
 use crate::arguments::{Compressing, Estimating, Feedback};
 use crate::scalar::quantize as scalar;
 
-/// Quantizes each group to `out`.
-struct Quantize<'a> {
-    how: &'a Compressing<'a>,
+/// Quantizes each leaf to `out`.
+struct Quantize<'a, V: Vector> {
+    constants: &'a Constants<V>,
+    kind: u8,
+    /// The number + k0 of the next words.
+    words: V::Bits,
     out: &'a mut [u8],
 }
 
-impl<V: Vector> Between<V> for Quantize<'_> {
+impl<V: Vector> Quantize<'_, V> {
     #[inline(always)]
-    unsafe fn work(&mut self, x: &mut [f32], at: usize) {
-        let Compressing { grid, span, rounding, .. } = self.how;
-        let out = &mut self.out[at / 2..(at + x.len()) / 2];
+    unsafe fn leaf<const R: usize, const KIND: u8>(&mut self, x: &mut [V; R], at: usize, residual: bool) {
+        let groups = R * V::LANES / GROUP;
+        let out = &mut self.out.as_chunks_mut().0[at / GROUP..][..groups];
+        for i in 0..groups {
+            let from = i * GROUP / V::LANES;
+            // SAFETY: the caller has V's features.
+            unsafe {
+                let halves =
+                    quantize::group::<V, R, KIND>(self.constants, x, from, &mut self.words, residual);
+                V::store_packed4(halves, &mut out[i]);
+            }
+        }
+    }
+}
+
+impl<V: Vector> Between<V> for Quantize<'_, V> {
+    const TAKES: bool = true;
+
+    #[inline(always)]
+    unsafe fn work<const R: usize>(&mut self, x: &mut [V; R], at: usize, inverse: bool) {
         // SAFETY: the caller has V's features.
-        unsafe { quantize::indices::<V, true>(grid, span, x, *rounding, at as u64, out) };
+        unsafe {
+            match (self.kind, inverse) {
+                (SMALL, false) => self.leaf::<R, SMALL>(x, at, false),
+                (SMALL, true) => self.leaf::<R, SMALL>(x, at, true),
+                (_, false) => self.leaf::<R, LARGE>(x, at, false),
+                (_, true) => self.leaf::<R, LARGE>(x, at, true),
+            }
+        }
     }
 }
 
 impl<V: Vector> Between<V> for &Estimating<'_> {
     #[inline(always)]
-    unsafe fn work(&mut self, x: &mut [f32], first: usize) {
+    fn make(&mut self, x: &mut [f32], at: usize) {
         let mut done = 0;
         while done < x.len() {
-            let (count, sums) = self.together(first + done, x.len() - done);
+            let (count, sums) = self.together(at + done, x.len() - done);
             let x = &mut x[done..done + count];
             match self.wide {
                 false => scalar::dequantize8(sums, self.step, self.lo, x),
                 true => scalar::dequantize16(sums, self.step, self.lo, x),
             }
             done += count;
+        }
+    }
+}
+
+/// The steps of `compress` one after the other, for tables that these kernels do not take.
+#[inline(always)]
+unsafe fn in_steps<V: Vector>(
+    how: &Compressing<'_>,
+    x: &[f32],
+    fed: Feedback<'_>,
+    work: &mut [f32],
+    out: &mut [u8],
+) {
+    // SAFETY: the caller has V's features.
+    unsafe {
+        match &fed {
+            None => rht::forward_into::<V>(x, work, how.scale, how.signs),
+            Some((kept, _)) => rht::forward_sum::<V>(x, kept, work, how.scale, how.signs),
+        }
+        scalar::indices::<true>(how.grid, &how.span, work, how.rounding, 0, out);
+        if let Some((_, left)) = fed {
+            rht::inverse_into::<V>(work, left, how.scale, how.signs);
         }
     }
 }
@@ -56,6 +108,11 @@ pub(in crate::arch) unsafe fn compress<V: Vector>(
 ) {
     let len = work.len();
     assert!(len.is_power_of_two() && len >= leaf_len::<V>() && x.len() == len);
+    // SAFETY: the caller has V's features.
+    let Some(kind) = (unsafe { quantize::kind::<V>(how.grid) }) else {
+        // SAFETY: as above.
+        return unsafe { in_steps::<V>(how, x, fed, work, out) };
+    };
     let (source, target) = match fed {
         None => (Source::One(x.as_ptr()), None),
         Some((kept, left)) => {
@@ -66,7 +123,9 @@ pub(in crate::arch) unsafe fn compress<V: Vector>(
     let rotation = (how.scale, how.signs);
     // SAFETY: the length is a power of two of at least the minimum, and that of all memory; the caller has V's features.
     unsafe {
-        transform::<V>(Some(source), work.as_mut_ptr(), target, len, rotation, next, Quantize { how, out });
+        let constants = &quantize::constants::<V>(how.grid, &how.span, how.rounding);
+        let quantize = Quantize { constants, kind, words: quantize::words_from::<V>(0, how.rounding), out };
+        transform::<V>(Some(source), work.as_mut_ptr(), target, len, rotation, next, quantize);
     }
 }
 

@@ -5,26 +5,10 @@
 //! first, so that all stages of a block follow each other while it is in cache: a transform of 2^20 coordinates moves 4 MiB
 //! through the second-level cache twice. Every element sees its stages in the order that `crate::rht` defines.
 
-use super::passes::{Source, first_pass, last_pass, leaf, minus, pass};
+use super::passes::{Between, Parts, Source, first_pass, last_pass, leaf, minus, pass};
 use crate::arch::prefetch;
 use crate::arch::vector::Vector;
 use crate::signs::Signs;
-
-/// Work on coordinates between their forward transform and their inverse. (A closure would not be compiled for
-/// V's features unless it is inlined, and only a method can be `inline(always)`.)
-pub(super) trait Between<V: Vector> {
-    /// Works on the coordinates from number `at` on.
-    ///
-    /// # Safety
-    ///
-    /// The caller has V's features.
-    unsafe fn work(&mut self, x: &mut [f32], at: usize);
-}
-
-impl<V: Vector> Between<V> for () {
-    #[inline(always)]
-    unsafe fn work(&mut self, _: &mut [f32], _: usize) {}
-}
 
 /// log2 of the radix of the outermost pass, then of the innermost, the one above the leaves; `above` is the number of
 /// stages above the leaves. Passes between these are of radix 8. Where radix 8 leaves one stage over, the innermost pass
@@ -102,9 +86,8 @@ unsafe fn innermost<V: Vector>(inner: u32, x: *mut f32, len: usize, descending: 
 /// Forward transform of `len` floats from `source` to `x`, which may be the source; what `between` does to them; inverse
 /// transform, the result to `target`, which may be `x`. Without a source or a target that part is left out.
 ///
-/// `between` gets one group of coordinates after the other, directly after their forward transform and before their
-/// inverse, so that nothing leaves the first-level cache meanwhile. At each leaf as many floats of each slice in `next` are
-/// prefetched.
+/// `between` gets the coordinates of one leaf after the other in registers, directly after their forward transform and before
+/// their inverse; or it makes those of a group of leaves in the first-level cache, where there is no forward transform. At each leaf as many floats of each slice in `next` are prefetched.
 ///
 /// # Safety
 ///
@@ -126,12 +109,15 @@ pub(super) unsafe fn transform<V: Vector>(
     // Small transforms have no passes between the outermost and the leaves.
     let passes = block > leaf_len;
     let group = if passes { leaf_len << inner } else { len };
+    let parts = Parts { forward: source.is_some(), inverse: target.is_some() };
     // SAFETY: blocks, groups and leaves are aligned parts of the `len` floats; the rest is passed on.
     unsafe {
         let minus = minus::<V>();
         if let Some(source) = source {
             begin(outer, source, x, len, scale, signs, minus);
         }
+        // What the last pass writes is in no cache, and is to be.
+        let to_fetch = target.filter(|&out| !std::ptr::eq(out, x));
         let mut at = 0;
         while at < len {
             let then = at + group;
@@ -146,27 +132,19 @@ pub(super) unsafe fn transform<V: Vector>(
                 if passes {
                     innermost(inner, x.add(at), group, true, minus);
                 }
-                let mut at = at;
-                while at < then {
-                    leaf(x.add(at), true, scale, minus);
-                    prefetch_piece(next, at, leaf_len);
-                    at += leaf_len;
-                }
+            } else {
+                between.make(std::slice::from_raw_parts_mut(x.add(at), group), at);
             }
-            between.work(std::slice::from_raw_parts_mut(x.add(at), group), at);
-            if let Some(out) = target {
-                let mut leaf_at = at;
-                while leaf_at < then {
-                    leaf(x.add(leaf_at), false, scale, minus);
-                    if source.is_none() {
-                        prefetch_piece(next, leaf_at, leaf_len);
-                    }
-                    if !std::ptr::eq(out, x) {
-                        // The last pass writes there.
-                        prefetch::to_second(out.add(leaf_at), leaf_len);
-                    }
-                    leaf_at += leaf_len;
+            let mut leaf_at = at;
+            while leaf_at < then {
+                leaf(x.add(leaf_at), leaf_at, parts, scale, minus, &mut between);
+                prefetch_piece(next, leaf_at, leaf_len);
+                if let Some(out) = to_fetch {
+                    prefetch::to_second(out.add(leaf_at), leaf_len);
                 }
+                leaf_at += leaf_len;
+            }
+            if target.is_some() {
                 if passes {
                     innermost(inner, x.add(at), group, false, minus);
                 }

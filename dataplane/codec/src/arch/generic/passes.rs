@@ -108,7 +108,7 @@ fn columns<const R: usize>(stride: usize) -> usize {
 /// Fills words of signs for columns from `c` of `R` streams `stride` coordinates apart, as many as fit: those of stream
 /// j begin at word j · WORDS / R. `stride` is a power of two of at least 64.
 #[inline(always)]
-fn fill<const R: usize>(words: &mut [u64; WORDS], signs: Signs, stride: usize, c: usize) {
+fn fill<const R: usize>(words: &mut [u64], signs: Signs, stride: usize, c: usize) {
     let columns = columns::<R>(stride);
     for (j, words) in words.chunks_exact_mut(WORDS / R).enumerate() {
         let first = (j * stride + c) / 64;
@@ -145,14 +145,15 @@ pub(super) unsafe fn first_pass<V: Vector, const R: usize>(
 ) {
     let stride = len / R;
     // SAFETY: the caller has V's features.
-    let scale = unsafe { V::splat(scale) };
-    let mut words = [0; WORDS];
+    let (scale, opposite) = unsafe { (V::splat(scale), V::splat(-scale)) };
+    // `signed` may read into the word after the last.
+    let mut words = [0; WORDS + 1];
     let mut c = 0;
     while c < stride {
-        fill::<R>(&mut words, signs, stride, c);
+        fill::<R>(&mut words[..WORDS], signs, stride, c);
         let (from, to) = (c, c + columns::<R>(stride));
         while c < to {
-            let words = &words[(c - from) / 64..];
+            let words = words.as_ptr();
             // SAFETY: c + LANES <= stride and R * stride == len, so all reads and writes lie in the blocks; the
             // caller has V's features.
             unsafe {
@@ -163,7 +164,8 @@ pub(super) unsafe fn first_pass<V: Vector, const R: usize>(
                         Source::One(p) => V::load(p.add(at)),
                         Source::Sum(p, q) => V::load(p.add(at)).add(V::load(q.add(at))),
                     };
-                    a[j] = v.mul(scale).flip(&words[j * (WORDS / R)], c % 64);
+                    // A product's sign is that of its factors, so this flips it. (NaN keeps its sign; norms refuse it.)
+                    a[j] = v.mul(V::signed(scale, opposite, words.add(j * (WORDS / R)), c - from));
                 }
                 stages(&mut a, true, minus);
                 for j in 0..R {
@@ -212,26 +214,66 @@ pub(super) unsafe fn last_pass<V: Vector, const R: usize>(
     }
 }
 
-/// All remaining stages of a leaf of `R` vectors, after scaling by `scale` if ascending.
+/// What is done to coordinates between their forward transform and their inverse. (A closure would not be compiled for
+/// V's features unless it is inlined, and only a method can be `inline(always)`.)
+pub(super) trait Between<V: Vector> {
+    /// `true` if coordinates are not needed after `work` unless the inverse follows.
+    const TAKES: bool = false;
+
+    /// Makes the coordinates from number `at` on, if there is no forward transform.
+    #[inline(always)]
+    fn make(&mut self, _x: &mut [f32], _at: usize) {}
+
+    /// Works on the coordinates of a leaf, the first with number `at`. Leaves come in ascending order.
+    ///
+    /// # Safety
+    ///
+    /// The caller has V's features.
+    #[inline(always)]
+    unsafe fn work<const R: usize>(&mut self, _x: &mut [V; R], _at: usize, _inverse: bool) {}
+}
+
+impl<V: Vector> Between<V> for () {}
+
+/// The parts of a transform that a leaf goes through.
+#[derive(Clone, Copy)]
+pub(super) struct Parts {
+    pub forward: bool,
+    pub inverse: bool,
+}
+
+/// A leaf of `R` vectors, which begins at coordinate `at`: all remaining stages of the forward transform, `between`, the scale and
+/// the first stages of the inverse.
 #[inline(always)]
-unsafe fn leaf_of<V: Vector, const R: usize>(x: *mut f32, descending: bool, scale: f32, minus: V) {
+unsafe fn leaf_of<V: Vector, const R: usize, B: Between<V>>(
+    x: *mut f32,
+    at: usize,
+    Parts { forward, inverse }: Parts,
+    scale: f32,
+    minus: V,
+    between: &mut B,
+) {
     // SAFETY: the leaf has R vectors of floats; the caller has V's features.
     unsafe {
         let mut a = [minus; R];
-        if descending {
-            for j in 0..R {
-                a[j] = V::load(x.add(j * V::LANES));
-            }
+        for j in 0..R {
+            a[j] = V::load(x.add(j * V::LANES));
+        }
+        if forward {
             stages(&mut a, true, minus);
             for j in 0..R {
-                a[j].transform_lanes(true).store(x.add(j * V::LANES));
+                a[j] = a[j].transform_lanes(true);
             }
-        } else {
+        }
+        between.work(&mut a, at, inverse);
+        if inverse {
             let scale = V::splat(scale);
             for j in 0..R {
-                a[j] = V::load(x.add(j * V::LANES)).mul(scale).transform_lanes(false);
+                a[j] = a[j].mul(scale).transform_lanes(false);
             }
             stages(&mut a, false, minus);
+        }
+        if inverse || !B::TAKES {
             for j in 0..R {
                 a[j].store(x.add(j * V::LANES));
             }
@@ -240,12 +282,19 @@ unsafe fn leaf_of<V: Vector, const R: usize>(x: *mut f32, descending: bool, scal
 }
 
 #[inline(always)]
-pub(super) unsafe fn leaf<V: Vector>(x: *mut f32, descending: bool, scale: f32, minus: V) {
+pub(super) unsafe fn leaf<V: Vector, B: Between<V>>(
+    x: *mut f32,
+    at: usize,
+    parts: Parts,
+    scale: f32,
+    minus: V,
+    between: &mut B,
+) {
     // SAFETY: passed on.
     unsafe {
         match V::LEAF {
-            8 => leaf_of::<V, 8>(x, descending, scale, minus),
-            _ => leaf_of::<V, 16>(x, descending, scale, minus),
+            8 => leaf_of::<V, 8, B>(x, at, parts, scale, minus, between),
+            _ => leaf_of::<V, 16, B>(x, at, parts, scale, minus, between),
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::hint::black_box;
 
 use crate::arch::groups::{COMPLETE, GROUP, LARGE, SMALL, split, word};
-use crate::arch::vector::{Indices, Vector};
+use crate::arch::vector::{Quarter, Vector};
 use crate::grid::{Bounds, Grid};
 use crate::rounding::Rounding;
 use crate::scalar::quantize as scalar;
 
 /// The constants of a slice.
-struct Constants<V: Vector> {
+pub(super) struct Constants<V: Vector> {
     end: V,
     scale: V,
     bias: V,
@@ -20,65 +20,124 @@ struct Constants<V: Vector> {
     cells: V::Cells,
 }
 
-/// Indices and residuals of a vector of coordinates; `draw` is 1 + their draws.
+/// `None` if these kernels do not take the table.
 #[inline(always)]
-unsafe fn quantize<V: Vector, const KIND: u8>(c: &Constants<V>, x: V, draw: V) -> (V::Bits, V) {
+pub(super) unsafe fn kind<V: Vector>(grid: &Grid) -> Option<u8> {
+    match (grid.narrow(), grid.granularity < V::SMALL_BELOW) {
+        (true, true) => Some(SMALL),
+        (true, false) => V::TAKES_LARGE.then_some(LARGE),
+        (false, _) => None,
+    }
+}
+
+#[inline(always)]
+pub(super) unsafe fn constants<V: Vector>(grid: &Grid, span: &Bounds, rounding: Rounding) -> Constants<V> {
     // SAFETY: the caller has V's features.
     unsafe {
-        let q = x.mul_add(c.scale, c.bias).clamp(c.end);
+        // In memory, which aligns the stack to a vector: what does not fit the registers is spilled to there, and costs two
+        // accesses where it lies across cache lines.
+        black_box(Constants {
+            end: V::splat(span.end),
+            scale: V::splat(span.scale),
+            bias: V::splat(span.bias),
+            step: V::splat(span.step),
+            lo: V::splat(span.lo),
+            k1: V::splat_bits(rounding.k1),
+            stratum: V::splat_bits(rounding.stratum),
+            cells: V::cells(grid, span),
+        })
+    }
+}
+
+/// The number + k0 of each of the words from those of coordinate `first` on.
+#[inline(always)]
+pub(super) unsafe fn words_from<V: Vector>(first: u64, rounding: Rounding) -> V::Bits {
+    // SAFETY: the caller has V's features.
+    unsafe { V::count_from(word(first).wrapping_add(rounding.k0)) }
+}
+
+/// Indices and values of a vector of positions on the grid; `draw` is 1 + their draws.
+#[inline(always)]
+unsafe fn round<V: Vector, const KIND: u8>(c: &Constants<V>, q: V, draw: V) -> (V::Bits, V) {
+    // SAFETY: the caller has V's features.
+    unsafe {
         let cell = q.floor();
         if KIND == COMPLETE {
             // Slope 1, and start 1 − T[z], which is exact; at the last index the sum is 1, which no draw is below.
             let threshold = q.add(V::splat(1.0).sub(V::floats(cell)));
             let index = V::round_up(cell, draw, threshold);
-            return (index, x.sub(V::floats(index).mul(c.step).add(c.lo)));
+            return (index, V::floats(index).mul(c.step).add(c.lo));
         }
         let (lower, slope, start) = V::look_up::<KIND>(&c.cells, cell);
         let index = V::round_up(lower, draw, q.mul_add(slope, start));
-        (index, x.sub(V::value(&c.cells, index)))
+        (index, V::value(&c.cells, index))
     }
 }
 
-/// Indices of the quarter `QUARTER` of a group, which becomes the residual.
+/// Indices of half a group, the vectors of `x` from number `from` on, which become the residual if that is wanted. Its
+/// quarters have the numbers `FIRST` and `SECOND`.
 #[inline(always)]
-unsafe fn quarter<V: Vector, const KIND: u8, const QUARTER: usize>(
+unsafe fn half<V: Vector, const R: usize, const KIND: u8, const FIRST: usize, const SECOND: usize>(
     c: &Constants<V>,
-    x: &mut [f32; GROUP],
-    words: &[V::Bits; 4],
-) -> [V::Bits; 4] {
-    let mut indices = *words;
-    for i in 0..GROUP / 4 / V::LANES {
-        // SAFETY: the quarter has GROUP / 4 coordinates; the caller has V's features.
-        unsafe {
-            let x = x.as_mut_ptr().add(QUARTER * (GROUP / 4) + i * V::LANES);
-            let residual;
-            (indices[i], residual) = quantize::<V, KIND>(c, V::load(x), V::draws::<QUARTER>(words[i]));
-            residual.store(x);
+    x: &mut [V; R],
+    from: usize,
+    words: &Quarter<V>,
+    residual: bool,
+) -> V::Half {
+    let vectors = GROUP / 4 / V::LANES;
+    // SAFETY: the caller has V's features.
+    unsafe {
+        let (mut draws, mut q, mut values) = ([c.end; 8], [c.end; 8], [c.end; 8]);
+        for i in 0..vectors {
+            draws[i] = V::draws::<FIRST>(words[i]);
+            draws[vectors + i] = V::draws::<SECOND>(words[i]);
         }
+        for i in 0..2 * vectors {
+            q[i] = x[from + i].mul_add(c.scale, c.bias).clamp(c.end);
+        }
+        let half;
+        if KIND == SMALL && V::BY_BYTES {
+            let first = |of: &[V; 8]| [of[0], of[1], of[2], of[3]];
+            let some;
+            (half, some) = V::half_by_bytes(&c.cells, &first(&q), &first(&draws));
+            values[..4].copy_from_slice(&some);
+        } else {
+            let (mut first, mut second) = (*words, *words);
+            for i in 0..vectors {
+                (first[i], values[i]) = round::<V, KIND>(c, q[i], draws[i]);
+                (second[i], values[vectors + i]) = round::<V, KIND>(c, q[vectors + i], draws[vectors + i]);
+            }
+            half = V::half(&first, &second);
+        }
+        if residual {
+            for i in 0..2 * vectors {
+                x[from + i] = x[from + i].sub(values[i]);
+            }
+        }
+        half
     }
-    indices
 }
 
-/// Indices of a group, which becomes the residual. `at` is the number + k0 of its first words.
+/// Indices of a group, the vectors of `x` from number `from` on, which become the residual if that is wanted. `at` is the number + k0 of its first words.
 #[inline(always)]
-unsafe fn group<V: Vector, const KIND: u8>(
+pub(super) unsafe fn group<V: Vector, const R: usize, const KIND: u8>(
     c: &Constants<V>,
-    x: &mut [f32; GROUP],
+    x: &mut [V; R],
+    from: usize,
     at: &mut V::Bits,
-) -> Indices<V> {
+    residual: bool,
+) -> [V::Half; 2] {
     // SAFETY: the caller has V's features.
     unsafe {
         let lanes = V::splat_bits(V::LANES as u32);
         let mut words = [*at; 4];
-        for words in &mut words[..GROUP / 4 / V::LANES] {
-            *words = V::words(*at, c.k1, c.stratum);
+        for i in 0..GROUP / 4 / V::LANES {
+            words[i] = V::words(*at, c.k1, c.stratum);
             *at = V::add_bits(*at, lanes);
         }
         [
-            quarter::<V, KIND, 0>(c, x, &words),
-            quarter::<V, KIND, 1>(c, x, &words),
-            quarter::<V, KIND, 2>(c, x, &words),
-            quarter::<V, KIND, 3>(c, x, &words),
+            half::<V, R, KIND, 0, 1>(c, x, from, &words, residual),
+            half::<V, R, KIND, 2, 3>(c, x, from + GROUP / 2 / V::LANES, &words, residual),
         ]
     }
 }
@@ -91,16 +150,22 @@ unsafe fn groups<V: Vector, const KIND: u8, const PACKED: bool>(
     mut at: V::Bits,
     out: &mut [u8],
 ) {
-    let groups = x.as_chunks_mut::<GROUP>().0.iter_mut();
-    // SAFETY: the caller has V's features.
-    unsafe {
-        if PACKED {
-            for (x, out) in groups.zip(out.as_chunks_mut().0) {
-                V::store_packed4(&group::<V, KIND>(c, x, &mut at), out);
+    let groups = x.as_chunks_mut::<GROUP>().0.iter_mut().zip(out.chunks_exact_mut(GROUP >> u8::from(PACKED)));
+    for (x, out) in groups {
+        // SAFETY: the group has its vectors; the caller has V's features.
+        unsafe {
+            let (x, mut a) = (x.as_mut_ptr(), [c.end; 16]);
+            for i in 0..GROUP / V::LANES {
+                a[i] = V::load(x.add(i * V::LANES));
             }
-        } else {
-            for (x, out) in groups.zip(out.as_chunks_mut().0) {
-                V::store_indices(&group::<V, KIND>(c, x, &mut at), out);
+            let halves = group::<V, 16, KIND>(c, &mut a, 0, &mut at, true);
+            for i in 0..GROUP / V::LANES {
+                a[i].store(x.add(i * V::LANES));
+            }
+            if PACKED {
+                out.as_chunks_mut().0.iter_mut().for_each(|out| V::store_packed4(halves, out));
+            } else {
+                out.as_chunks_mut().0.iter_mut().for_each(|out| V::store_indices(halves, out));
             }
         }
     }
@@ -118,34 +183,20 @@ pub(in crate::arch) unsafe fn indices<V: Vector, const PACKED: bool>(
     first: u64,
     out: &mut [u8],
 ) {
-    let complete = !PACKED && grid.complete();
-    let small = grid.granularity < V::SMALL_BELOW;
-    if !(complete || grid.narrow() && (small || V::TAKES_LARGE)) {
+    // SAFETY: the caller has V's features.
+    let kind = unsafe { if !PACKED && grid.complete() { Some(COMPLETE) } else { kind::<V>(grid) } };
+    let Some(kind) = kind else {
         return scalar::indices::<PACKED>(grid, span, x, rounding, first, out);
-    }
+    };
     let [(x0, out0, first), (x1, out1, at), (x2, out2, rest)] = split(x, out, 1 + usize::from(PACKED), first);
     scalar::indices::<PACKED>(grid, span, x0, rounding, first, out0);
     // SAFETY: the caller has V's features.
     unsafe {
-        // In memory, which aligns the stack to a vector: what does not fit the registers is spilled to there, and costs two
-        // accesses where it lies across cache lines.
-        let c = black_box(Constants {
-            end: V::splat(span.end),
-            scale: V::splat(span.scale),
-            bias: V::splat(span.bias),
-            step: V::splat(span.step),
-            lo: V::splat(span.lo),
-            k1: V::splat_bits(rounding.k1),
-            stratum: V::splat_bits(rounding.stratum),
-            cells: V::cells(grid, span),
-        });
-        let at = V::count_from(word(at).wrapping_add(rounding.k0));
-        if complete {
-            groups::<V, COMPLETE, PACKED>(&c, x1, at, out1);
-        } else if small {
-            groups::<V, SMALL, PACKED>(&c, x1, at, out1);
-        } else if V::TAKES_LARGE {
-            groups::<V, LARGE, PACKED>(&c, x1, at, out1);
+        let (c, at) = (constants::<V>(grid, span, rounding), words_from::<V>(at, rounding));
+        match kind {
+            COMPLETE => groups::<V, COMPLETE, PACKED>(&c, x1, at, out1),
+            SMALL => groups::<V, SMALL, PACKED>(&c, x1, at, out1),
+            _ => groups::<V, LARGE, PACKED>(&c, x1, at, out1),
         }
     }
     scalar::indices::<PACKED>(grid, span, x2, rounding, rest, out2);
