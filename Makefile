@@ -185,11 +185,11 @@ p4-tofino: p4-front # Compile and assemble for Tofino and Tofino 2, in minutes, 
 wheels: toolchain ## Wheels of the Python package for x86-64 and aarch64, any Linux with glibc 2.17, and a source distribution
 	python/wheels
 
-deb: toolchain $(filter dpdk,$(IO)) ## The Debian package of thc-ps, thc-controller and thc-model for this machine: target/deb (IO=dpdk: with DPDK)
-	cargo build --profile dist --package thc-ps --package thc-controller --package thc-model --bins $(if $(filter dpdk,$(IO)),--features dpdk)
+deb: toolchain $(filter dpdk,$(IO)) ## The Debian package of the servers and thc-worker for this machine: target/deb (IO=dpdk: with DPDK)
+	cargo build --profile dist --package thc-ps --package thc-controller --package thc-model --package thc-worker --bins $(if $(filter dpdk,$(IO)),--features dpdk)
 	packaging/debian/build "$(CARGO_TARGET_DIR)/dist" "$(CARGO_TARGET_DIR)/deb"
 
-release: wheels deb ## All that a release has, with checksums, in target/thc-VERSION: wheels, Debian package, container image
+release: wheels deb ## All that a release has, with checksums, in target/thc-VERSION: wheels, Debian package, image (RUNTIME=its base)
 	packaging/release "$(CARGO_TARGET_DIR)"
 
 site: toolchain ## The documentation as a site, with the API of Rust and Python: target/site/index.html

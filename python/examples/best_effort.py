@@ -2,8 +2,8 @@
 
     torchrun --nproc_per_node 2 python/examples/best_effort.py
 
-A packet that has not come after a deadline, though it was asked for again, counts as zero, and training goes on. One
-in ten packets is dropped here on purpose (`--loss`). Since processes lose different packets, their parameters drift
+A packet that has not come after a deadline, though it was asked for again, counts as zero, and training goes on. Three
+in ten packets are dropped here on purpose (`--loss`). Since processes lose different packets, their parameters drift
 apart; every `--every` steps `thc.torch.sync_parameters` makes them equal again. `--every 0` shows what happens
 without that.
 """
@@ -43,7 +43,7 @@ def examples(count: int, seed: int) -> tuple[Tensor, Tensor]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=400, help="training steps (%(default)s)")
-    parser.add_argument("--loss", type=float, default=0.1, help="share of packets that is dropped (%(default)s)")
+    parser.add_argument("--loss", type=float, default=0.3, help="share of packets that is dropped (%(default)s)")
     parser.add_argument("--deadline", default="20ms", help="time after which a packet counts as lost (%(default)s)")
     parser.add_argument("--every", type=int, default=20, help="steps between synchronizations (%(default)s)")
     arguments = parser.parse_args()

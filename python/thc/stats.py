@@ -93,11 +93,12 @@ class Stats:
         """All that matters, in a few lines for people."""
         saved = self.saved_bytes(workers)
         ring = saved + self.bytes
-        compared = f"{saved / 1e6:.1f} MB saved ({100 * saved / ring:.0f} %)" if ring > 0 else "nothing to compare with"
+        compared = ""
+        if ring > 0:
+            compared = f"; a ring all-reduce of f32 moves {ring / 1e6:.1f} MB: {saved / 1e6:.1f} MB saved ({100 * saved / ring:.0f} %)"
         return (
             f"THC: {self.calls} calls, {self.coordinates / 1e6:.2f} M coordinates, {self.failed} failed\n"
-            f"  moved here {self.bytes / 1e6:.1f} MB (up {self.bytes_up / 1e6:.1f}, down {self.bytes_down / 1e6:.1f}); "
-            f"a ring all-reduce of f32 moves {ring / 1e6:.1f} MB: {compared}\n"
+            f"  moved here {self.bytes / 1e6:.1f} MB (up {self.bytes_up / 1e6:.1f}, down {self.bytes_down / 1e6:.1f}){compared}\n"
             f"  compression {self.compression:.2f} s, sending and receiving {self.network:.2f} s, "
             f"waiting {self.waiting:.2f} s, round trip {1e3 * self.round_trip:.2f} ms\n"
             f"  packets sent again {self.retransmissions}, lost {self.lost}; compressed by {self.device}: {self.why}"

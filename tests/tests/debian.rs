@@ -102,6 +102,7 @@ fn the_package_runs_as_its_units_and_configurations_say() {
         "usr/share/man/man1/thc-controller.1.gz",
         "usr/share/man/man1/thc-model.1.gz",
         "usr/share/man/man1/thc-ps.1.gz",
+        "usr/share/man/man1/thc-worker.1.gz",
         "usr/share/bash-completion/completions/thc-ps",
         "usr/share/doc/thc-servers/copyright",
         "usr/share/thc/thc.json",

@@ -13,8 +13,6 @@ const OTHERS: [&str; 5] = ["[[job]]", "export", "mkdir", "printf", "torchrun"];
 fn command(program: &str, arguments: &[String]) -> Command {
     let mut command = Command::new(binary(program));
     command.args(arguments).env("COLUMNS", "200").env("RUST_LOG", "off").stdin(Stdio::null());
-    // Everything is built, and `thc` builds no other program.
-    command.env_remove("CARGO");
     command
 }
 

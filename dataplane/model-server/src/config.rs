@@ -28,7 +28,7 @@ pub struct ModelServerConfig {
     /// Server threads [default: one per core, at most 16]
     #[arg(long, value_name = "NUMBER")]
     pub threads: usize,
-    /// Maximum number of open connections, over all jobs [default: 1024]
+    /// Maximum number of open connections; each job has an even part of them [default: 1024]
     #[arg(long, value_name = "NUMBER")]
     pub connections: usize,
     /// How long a peer may take to finish a request, or to read an answer [default: 30s]

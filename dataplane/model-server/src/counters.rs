@@ -50,6 +50,7 @@ reasons! {
     Range, "range", "the step would take the model out of the range of floats: it diverges; begin anew with a lower rate";
     Broken, "broken", "the server has failed within this part of the model: start it again, and the model goes on from its last file";
     Deleted, "deleted", "the model has been deleted";
+    Full, "full", "the job has as many connections as it may have: --connections, divided by the number of jobs";
 }
 
 impl Reason {

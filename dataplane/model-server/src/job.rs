@@ -25,6 +25,8 @@ pub(crate) struct Job {
     making: Mutex<()>,
     /// Each worker's connection, with a number of its own; those of administrators under theirs.
     holders: Mutex<BTreeMap<u16, (u64, quinn::Connection)>>,
+    /// Most of these: its part of the server's, so that no job takes the connections of another.
+    places: usize,
     /// The folder of its models.
     folder: Option<std::path::PathBuf>,
 }
@@ -44,6 +46,7 @@ impl Job {
             models: Mutex::default(),
             making: Mutex::default(),
             holders: Mutex::default(),
+            places: (server.connections / server.jobs.len().max(1)).max(1),
             folder: server.state.as_ref().map(|state| state.join(&config.name)),
         };
         for name in job.folder.as_deref().map_or_else(|| Ok(Vec::new()), Folder::names)? {
@@ -110,14 +113,20 @@ impl Job {
         lock(&self.models).values().cloned().collect()
     }
 
-    /// Registers a worker, and ends its older connection.
-    pub fn enter(&self, worker: u16, number: u64, connection: &quinn::Connection) {
-        let older = lock(&self.holders).insert(worker, (number, connection.clone()));
+    /// Registers a worker, and ends its older connection. [`Reason::Full`] if the job has no place left.
+    pub fn enter(&self, worker: u16, number: u64, connection: &quinn::Connection) -> Result<(), Reason> {
+        let mut holders = lock(&self.holders);
+        if holders.len() >= self.places && !holders.contains_key(&worker) {
+            return Err(Reason::Full);
+        }
+        let older = holders.insert(worker, (number, connection.clone()));
+        drop(holders);
         if let Some((_, older)) = older {
             self.refuse(Reason::Replaced);
             Reason::Replaced.close(&older);
         }
         self.count(|stats| stats.connections += 1);
+        Ok(())
     }
 
     /// Forgets a worker whose connection has ended, unless the worker has reconnected.

@@ -9,7 +9,7 @@ use crate::config::ModelServerConfig;
 use crate::counters::{ModelServerStats, Reason, Refusals};
 use crate::error::ModelError;
 use crate::job::Job;
-use crate::lock;
+use crate::{lock, store};
 
 /// All jobs of a server.
 #[derive(Debug)]
@@ -22,8 +22,9 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// The jobs with the models of their files.
+    /// The jobs with the models of their files, which can be written.
     pub fn read(config: &ModelServerConfig) -> Result<Self, ModelError> {
+        config.state.as_deref().map_or(Ok(()), store::check_state)?;
         let mut incarnation = [0; 8];
         SystemRandom::new()
             .fill(&mut incarnation)

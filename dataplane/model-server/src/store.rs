@@ -40,6 +40,17 @@ fn damaged_error(path: &Path, what: &str) -> ModelError {
     ModelError::State { path: path.to_owned(), reason }
 }
 
+/// Makes the folder of the state, and a file in it for a moment: a server that cannot keep models must not begin.
+pub(crate) fn check_state(state: &Path) -> Result<(), ModelError> {
+    let trial = state.join(".trial");
+    let tried =
+        fs::create_dir_all(state).and_then(|()| File::create(&trial)).and_then(|_| fs::remove_file(&trial));
+    tried.map_err(|error| {
+        let reason = format!("{error}: give --state a folder in which this user may write");
+        ModelError::State { path: state.to_owned(), reason }
+    })
+}
+
 impl Folder {
     /// The folder of a job's model, which need not exist.
     pub fn new(job: &Path, model: &str) -> Self {

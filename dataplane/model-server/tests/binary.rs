@@ -37,6 +37,18 @@ fn wrong_flags_are_one_line_and_status_2() {
     assert!(fails(&["--durable", "soon"]).contains("--durable"));
 }
 
+/// A server that cannot keep models says so, and not that it is ready.
+#[test]
+fn a_state_that_cannot_be_kept_is_refused() {
+    let flags = ["--job", "a", "--secret", "sixteen letters or more", "--listen", "127.0.0.1:0", "--state"];
+    for state in ["/proc/x", "/dev/null"] {
+        let Output { status, stdout, stderr } = command().args(flags).arg(state).output().unwrap();
+        let message = String::from_utf8(stderr).unwrap();
+        assert!(status.code() == Some(1) && stdout.is_empty(), "{state}: {message}");
+        assert!(message.contains(state) && message.contains("give --state a folder"), "{message}");
+    }
+}
+
 #[test]
 fn files_are_read_and_secrets_in_them_not_shown() {
     let folder = tempfile::tempdir().unwrap();

@@ -91,3 +91,24 @@ fn several_models_and_jobs_share_a_server() {
     }
     assert_eq!(running.stats().jobs["other"].models.len(), 4);
 }
+
+/// With six connections and two jobs, one job has three, whoever comes first.
+#[test]
+fn a_job_leaves_the_others_their_connections() {
+    let jobs = ["train", "other"].map(|name| thc_model::ModelJobConfig::new(name, setup::SECRET.into()));
+    let config =
+        thc_model::ModelServerConfig { jobs: jobs.into(), connections: 6, ..setup::server_config(None) };
+    let running = thc_model::ModelServer::start(config).unwrap();
+    let open = |job: &str, worker, timeout| {
+        let timeout = std::time::Duration::from_secs(timeout);
+        let of = thc_model::ClientConfig { job: job.to_owned(), timeout, ..setup::config(&running, worker) };
+        thc_model::Client::open(of, "m", Spec { workers: 8, ..Spec::sgd(4, 1.0) })
+    };
+    let mut held: Vec<_> = (0..3).map(|worker| open("train", worker, 60).unwrap()).collect();
+    let error = open("train", 3, 5).err().unwrap().to_string();
+    assert!(error.contains("--connections"), "{error}");
+    assert!(server_of(&running).refused["full"] > 0);
+    // A worker that comes again takes its own place.
+    held.push(open("train", 0, 60).unwrap());
+    held.extend((0..3).map(|worker| open("other", worker, 60).unwrap()));
+}

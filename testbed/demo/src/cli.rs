@@ -64,13 +64,13 @@ enum Subcommands {
     Simulate(StudyArgs),
     /// A worker process of the demo
     #[command(hide = true)]
-    DemoWorker(ChildArgs),
+    InternalWorker(ChildArgs),
     /// The exact run of the demo
     #[command(hide = true)]
-    DemoExact(ChildArgs),
+    InternalExact(ChildArgs),
     /// The parameter server of the demo, or its controller: this process becomes the given program
     #[command(hide = true)]
-    DemoServer(ServerArgs),
+    InternalServer(ServerArgs),
 }
 
 /// The arguments of the program thc-studies.
@@ -160,7 +160,7 @@ struct TestbedArgs {
                   thc table -b 4 --workers 10 --lane 16 --json"
 )]
 struct TableArgs {
-    /// Bit budget b, 1 to 8
+    /// Bit budget b, 1 to 8; jobs have 1 to 4 or 8
     #[arg(short, long, default_value_t = 4)]
     bits: u8,
     /// Granularity g, the largest value: 2^b - 1 to 255
@@ -317,17 +317,17 @@ fn execute(command: Subcommands) -> Result<()> {
             };
             print(&run::run(&options)?, args.json)
         }
-        Subcommands::DemoWorker(args) => {
+        Subcommands::InternalWorker(args) => {
             processes::tie_to_parent(args.parent)?;
             let order: WorkerPlan = serde_json::from_str(&args.order).map_err(Error::Event)?;
             shared::run(&order)
         }
-        Subcommands::DemoExact(args) => {
+        Subcommands::InternalExact(args) => {
             processes::tie_to_parent(args.parent)?;
             let order: DemoPlan = serde_json::from_str(&args.order).map_err(Error::Event)?;
             exact::run(&order)
         }
-        Subcommands::DemoServer(args) => {
+        Subcommands::InternalServer(args) => {
             processes::tie_to_parent(args.parent)?;
             let source = Command::new(&args.program).args(args.arguments).exec();
             Err(Error::Start { name: args.program.display().to_string(), source })

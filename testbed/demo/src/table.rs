@@ -3,10 +3,11 @@
 use std::fmt;
 
 use serde::Serialize;
+use thc_codec::CodecError;
 use thc_codec::table::{LookupTable, choose};
 use thc_ps::Fraction;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A table, as the command prints it.
 #[derive(Clone, Debug, Serialize)]
@@ -50,7 +51,13 @@ impl TableReport {
 
     /// Chooses the best granularity and fraction for `workers` workers whose sums fit `lane` bits.
     pub fn choose(bits: u8, lane: u8, workers: u32) -> Result<Self> {
-        let choice = choose(bits, lane, workers)?;
+        let choice = choose(bits, lane, workers).map_err(|error| match error {
+            CodecError::LaneTooNarrow { .. } => Error::Usage(format!(
+                "the sums of {workers} workers with bits = {bits} do not fit lanes of {lane} bits: use {}fewer bits or fewer workers",
+                if lane < 16 { "--lane 16, " } else { "" }
+            )),
+            error => error.into(),
+        })?;
         let chosen = Chosen { workers, lane, expected_nmse: choice.expected_nmse };
         Ok(Self::describe(&choice.table, Some(chosen)))
     }

@@ -116,13 +116,13 @@ impl Testbed {
     /// Starts servers and controllers, and returns where workers join.
     fn start(&self, hosts: &Hosts, job: &Job, folder: &Path, children: &mut Children) -> Result<String> {
         let program = |name: &'static str, arguments: Vec<String>| {
-            let mut command = this_program("demo-server")?;
+            let mut command = this_program("internal-server")?;
             command.arg(server::find(name)?).args(arguments);
             Ok::<_, Error>(command)
         };
         match hosts {
             Hosts::Switch(site) => {
-                let mut command = this_program("demo-server")?;
+                let mut command = this_program("internal-server")?;
                 command.args(site.arguments(folder)?);
                 let running = children.start(switch::PROGRAM.to_owned(), &mut command)?;
                 site.wait(|| children.check(running))?;

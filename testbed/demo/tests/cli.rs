@@ -120,6 +120,8 @@ fn wrong_arguments_are_one_clear_error_and_status_2() {
         ("demo --method thc-paper --bits 4", "--method thc-paper fixes what --bits sets"),
         ("demo --method thc-paper --no-feedback", "--method thc-paper fixes what --no-feedback sets"),
         ("frob", "frob"),
+        ("demoo", "a similar subcommand exists: 'demo'"),
+        ("table -b 4 -n 500", "use --lane 16, fewer bits or fewer workers"),
     ] {
         let output = thc(arguments);
         let errors = String::from_utf8(output.stderr).unwrap();
@@ -162,7 +164,7 @@ fn help_teaches_by_examples() {
         let output = thc(arguments);
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && text.contains("Examples:"), "thc {arguments}: {text}");
-        assert!(!text.contains("demo-worker"), "hidden subcommands are shown: {text}");
+        assert!(!text.contains("internal-worker"), "hidden subcommands are shown: {text}");
     }
 }
 
@@ -171,9 +173,7 @@ fn studies_are_commands_of_a_program_beside_this_one() {
     let folder = tempfile::tempdir().unwrap();
     let alone = folder.path().join("thc");
     std::fs::copy(env!("CARGO_BIN_EXE_thc"), &alone).unwrap();
-    let study = |arguments: &[&str]| {
-        Command::new(&alone).args(arguments).env_remove("CARGO_MANIFEST_DIR").output().unwrap()
-    };
+    let study = |arguments: &[&str]| Command::new(&alone).args(arguments).output().unwrap();
     let output = study(&["bench", "allreduce", "--help"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -188,7 +188,7 @@ fn studies_are_commands_of_a_program_beside_this_one() {
 
 #[test]
 fn hidden_subcommands_refuse_to_run_alone() {
-    let output = thc("demo-worker --parent 1 {}");
+    let output = thc("internal-worker --parent 1 {}");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stderr).unwrap().contains("thc demo"));
 }

@@ -15,16 +15,6 @@ use serde_json::Value;
 const HANG: Duration = Duration::from_secs(600);
 const THC: &str = env!("CARGO_BIN_EXE_thc");
 
-/// The program. Tests of the whole workspace have built the others beside it already; only where one is
-/// missing may the demo ask cargo for it, which would otherwise build it anew for other features.
-fn thc() -> Command {
-    let mut command = Command::new(THC);
-    if ["thc-ps", "thc-controller"].iter().all(|program| Path::new(THC).with_file_name(program).exists()) {
-        command.env_remove("CARGO");
-    }
-    command
-}
-
 /// Text enough for a quick demo, on any machine.
 fn text(folder: &Path) -> String {
     let path = folder.join("text");
@@ -34,7 +24,11 @@ fn text(folder: &Path) -> String {
 }
 
 fn demo(folder: &Path, arguments: &str) -> Output {
-    thc().args(["demo", "--text", &text(folder)]).args(arguments.split_whitespace()).output().unwrap()
+    Command::new(THC)
+        .args(["demo", "--text", &text(folder)])
+        .args(arguments.split_whitespace())
+        .output()
+        .unwrap()
 }
 
 fn report(folder: &Path, arguments: &str) -> Value {
@@ -209,7 +203,7 @@ impl Long {
     /// With more flags, and so many children.
     fn start_with(more: &[&str], processes: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut demo = thc()
+        let mut demo = Command::new(THC)
             .args(["demo", "--workers", "2", "--steps", "10000", "--text", &text(folder.path())])
             .args(more)
             .stdout(Stdio::null())
@@ -281,7 +275,7 @@ fn no_child_outlives_a_killed_demo() {
 #[test]
 fn a_killed_worker_is_named() {
     let demo = Long::start();
-    signal(demo.child("demo-worker"), Signal::KILL);
+    signal(demo.child("internal-worker"), Signal::KILL);
     let (status, line) = demo.end();
     assert_eq!(status, Some(1));
     assert!(line.starts_with("thc: worker ") && line.contains("SIGKILL"), "{line}");
@@ -356,7 +350,7 @@ fn servers_beside_the_workers_change_nothing() {
 #[test]
 fn a_killed_worker_takes_its_share_along_and_is_named() {
     let demo = Long::start_with(&["--aggregator", "shares"], 2);
-    signal(demo.child("demo-worker"), Signal::KILL);
+    signal(demo.child("internal-worker"), Signal::KILL);
     let (status, line) = demo.end();
     assert_eq!(status, Some(1));
     assert!(line.starts_with("thc: worker ") && line.contains("SIGKILL"), "{line}");
@@ -386,11 +380,7 @@ fn a_missing_server_is_one_clear_line() {
     let folder = tempfile::tempdir().unwrap();
     let alone = folder.path().join("thc");
     std::fs::copy(THC, &alone).unwrap();
-    let output = Command::new(&alone)
-        .args(["demo", "--text", &text(folder.path())])
-        .env_remove("CARGO")
-        .output()
-        .unwrap();
+    let output = Command::new(&alone).args(["demo", "--text", &text(folder.path())]).output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(errors.lines().count(), 1, "{errors}");
@@ -404,7 +394,7 @@ fn a_testbed_runs_a_command_on_each_host() {
         // A controller gives the cookie to the workers itself.
         let command = r#"echo "joins $THC_PS as $THC_WORKER, cookie: ${THC_COOKIE:-none}""#;
         let flags = ["testbed", "--workers", "2", "--rate", "100mbit", "--aggregator", aggregator];
-        let output = thc().args(flags).args(["--command", command]).output().unwrap();
+        let output = Command::new(THC).args(flags).args(["--command", command]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         if said.contains("no hosts for the workers") {
             println!("not run: {said}");
@@ -420,6 +410,7 @@ fn a_testbed_runs_a_command_on_each_host() {
             assert_eq!(line.ends_with("none"), aggregator == "ps", "{lines}");
         }
     }
-    let output = thc().args(["testbed", "--aggregator", "dpdk", "--command", "true"]).output().unwrap();
+    let output =
+        Command::new(THC).args(["testbed", "--aggregator", "dpdk", "--command", "true"]).output().unwrap();
     assert!(!output.status.success());
 }

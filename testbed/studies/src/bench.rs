@@ -5,6 +5,7 @@ mod crew;
 mod local;
 pub mod part;
 mod place;
+mod plot;
 mod report;
 mod run;
 

@@ -34,7 +34,7 @@ enum Subcommands {
     Simulate(Box<SimulateArgs>),
     /// A process of `thc bench`
     #[command(hide = true)]
-    BenchPart,
+    InternalPart,
 }
 
 /// Parses the arguments, does what they ask, and reports an error as one line.
@@ -47,6 +47,6 @@ fn execute(command: Subcommands) -> Result<()> {
         Subcommands::Bench(args) => args.run(),
         Subcommands::Papers(args) => args.run(),
         Subcommands::Simulate(args) => args.run(),
-        Subcommands::BenchPart => bench::part::run(),
+        Subcommands::InternalPart => bench::part::run(),
     }
 }

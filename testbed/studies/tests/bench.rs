@@ -55,10 +55,17 @@ fn sizes_on_this_host() {
         assert!(size["against_seconds"].is_null(), "{size}");
     }
 
-    let output = local("-n 2 -b 4KiB -e 4KiB --repeat 1");
+    let folder = tempfile::tempdir().unwrap();
+    let picture = folder.path().join("sizes.svg");
+    let output = local(&format!("-n 2 -b 4KiB -e 4KiB --repeat 1 --plot {}", picture.display()));
+    let drawn = std::fs::read_to_string(picture).unwrap();
+    assert!(drawn.starts_with("<svg") && drawn.contains("4.0 KiB") && drawn.contains("THC"), "{drawn}");
     let (table, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("/bin/false has no torch: gloo is not measured"), "{said}");
     assert_eq!(table.trim_end().lines().count(), 2 + 1, "{table}");
+    let refused = local("-n 2 --plot /nowhere/sizes.svg");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("thc: /nowhere/sizes.svg: "), "{said}");
     let refused = local("-b 2MiB -e 1MiB");
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(2) && said.contains("--begin is larger than --end"), "{said}");

@@ -11,7 +11,7 @@ mod terminal;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use connection::{Connection, Remote};
 use std::process::ExitCode;
 use terminal::Failure;
@@ -37,6 +37,9 @@ Examples:
     thc-controller job list
 
 Exit status: 0 done; 1 failed or refused; 2 wrong flags or values.";
+
+/// The options of [`Remote`].
+const REMOTE: [&str; 4] = ["controller", "ca", "cert", "key"];
 
 /// Create and watch THC jobs on P4 switches and software parameter servers.
 #[derive(Parser, Debug)]
@@ -68,13 +71,17 @@ enum Command {
 }
 
 impl Flags {
-    /// Reads the command line. How to reach a controller is refused where none is asked: a certificate given to `run` would protect
-    /// nothing.
+    /// Reads the command line. How to reach a controller is refused where none is asked, and not in the help there: a certificate given
+    /// to `run` would protect nothing.
     fn read() -> Result<Flags, Stop> {
-        let mut matches = help::read(Flags::command(), &["json", "controller", "ca", "cert", "key"])?;
-        let is_given = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
-        let given = ["controller", "ca", "cert", "key"].into_iter().find(is_given);
-        if let (Some(flag), Some("run")) = (given, matches.subcommand_name()) {
+        // Options of the same names take the place of those that all commands have.
+        let hidden = REMOTE.map(|name| Arg::new(name).long(name).hide(true));
+        let command = Flags::command().mut_subcommand("run", |run| run.args(hidden));
+        let mut matches = help::read(command, &["json", "controller", "ca", "cert", "key"])?;
+        let is_given = |of: &ArgMatches, id| of.value_source(id) == Some(ValueSource::CommandLine);
+        if let Some(run) = matches.subcommand_matches("run")
+            && let Some(flag) = REMOTE.into_iter().find(|id| is_given(run, id) || is_given(&matches, id))
+        {
             let text = format!(
                 "--{flag} is for commands that ask a controller, and `run` asks none; the certificates of a controller are in \
                  [controller.tls] of its configuration"

@@ -22,9 +22,14 @@ fn without_a_controller_a_line_says_what_to_do() {
     says(&port, 2, &["--controller here", "127.0.0.1:9700"]);
     let half = ["job", "list", "--cert", "a.pem", "--key", "b.pem"];
     says(&run(&half, &[]), 2, &["--ca"]);
-    let server = ["run", "--config", "c.toml", "--cert", "a.pem", "--key", "b.pem"];
-    let refused = run(&server, &[]);
-    assert!(refused.code == Some(2) && refused.err.contains("[controller.tls]"), "{refused:?}");
+    for server in
+        [["run", "--cert", "a.pem", "--config", "c.toml"], ["--cert", "a.pem", "run", "--config", "c.toml"]]
+    {
+        let refused = run(&server, &[]);
+        assert!(refused.code == Some(2) && refused.err.contains("[controller.tls]"), "{refused:?}");
+    }
+    let help = run(&["run", "--help"], &[]).out;
+    assert!(!help.contains("--cert") && !help.contains("--controller") && help.contains("--state"), "{help}");
     let missing = run(&["run", "--config", "/nonexistent/thc.toml"], &[]);
     says(&missing, 1, &["cannot read /nonexistent/thc.toml"]);
     for wrong in [&["job", "create", "a"][..], &["job", "show", "a", "b"], &[]] {

@@ -4,7 +4,9 @@ use crate::aggregator::Averager;
 use crate::authority::Authority;
 use crate::controller::{Controller, NOWHERE, run, target};
 use std::fs;
+use std::time::{Duration, Instant};
 use thc_ps::{Server, ServerOptions};
+use thc_worker::{Group, GroupConfig};
 
 #[test]
 fn the_right_certificate_passes_and_others_are_refused() {
@@ -52,6 +54,36 @@ fn the_right_certificate_passes_and_others_are_refused() {
     ];
     let named = run(&["job", "list"], &environment);
     assert_eq!(named.code, Some(0), "{named:?}");
+}
+
+/// A worker says what to change, at once.
+#[test]
+fn a_worker_with_a_wrong_certificate_or_none_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["service", "client", "stranger"] {
+        Authority::with_certificate(folder.path(), name);
+    }
+    let tls = "[controller.tls]\ncert = \"service.pem\"\nkey = \"service-key.pem\"\nclient_ca = \"client-ca.pem\"\n";
+    let controller = Controller::start_in(folder, &(tls.to_owned() + &target("ps1", NOWHERE, 9000)));
+    let file = |name: &str| controller.folder().join(name);
+    let own = |cert: &str, key: &str| Some((file(&format!("{cert}.pem")), file(&format!("{key}-key.pem"))));
+    for (scheme, ca, identity, says) in [
+        ("thc", "service", None, "does it want TLS"),
+        ("thcs", "service", None, "CertificateRequired"),
+        ("thcs", "service", own("stranger", "stranger"), "does it want TLS"),
+        ("thcs", "service", own("client", "stranger"), "KeyMismatch: give PEM files"),
+        ("thcs", "stranger", own("client", "client"), "invalid peer certificate"),
+        ("thcs", "service", own("client", "client"), "there is no job \"none\""),
+    ] {
+        let url = format!("{scheme}://localhost:{}/none", controller.listen.port());
+        let mut asked = thc_worker::Controller::new(url.parse().unwrap());
+        (asked.ca, asked.identity) = (Some(file(&format!("{ca}-ca.pem"))), identity);
+        let began = Instant::now();
+        let error = Group::join(GroupConfig { controller: Some(asked), ..GroupConfig::default() }).err();
+        let error = error.unwrap().to_string();
+        assert!(error.contains(says) && error.matches("localhost").count() == 1, "{says}: {error}");
+        assert!(began.elapsed() < Duration::from_secs(30), "{error}");
+    }
 }
 
 #[test]

@@ -109,14 +109,14 @@ impl Client {
         }
     }
 
-    /// Pauses before another attempt, unless it would fail, too, or there is no time for it.
-    fn pause(&self, error: ModelError, deadline: Instant) -> Result<(), ModelError> {
+    /// Pauses before another attempt and returns the error, unless another would fail, too, or there is no time for it.
+    fn pause(&self, error: ModelError, deadline: Instant) -> Result<ModelError, ModelError> {
         if is_final(&error) || Instant::now() + PAUSE >= deadline {
             return Err(error);
         }
         tracing::debug!("{error}; again");
         std::thread::sleep(PAUSE);
-        Ok(())
+        Ok(error)
     }
 
     fn drop_link(&mut self) {
@@ -126,8 +126,11 @@ impl Client {
 
     /// Makes the connection if there is none, and tries again until the time-out.
     pub(super) fn connect(&mut self, deadline: Instant) -> Result<(), ModelError> {
+        let mut before = None;
         while let Err(error) = self.connect_once(deadline) {
-            self.pause(error, deadline)?;
+            // An attempt that the time-out has ended says nothing of its reason; the one before does.
+            let error = before.filter(|_| Instant::now() >= deadline).unwrap_or(error);
+            before = Some(self.pause(error, deadline)?);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select_ok};
 use quinn::{
     Connection, ConnectionError, Endpoint, EndpointConfig, RecvStream, SendStream, TransportErrorCode,
 };
@@ -27,6 +27,8 @@ const CLOSING: Duration = Duration::from_millis(100);
 const LAG: Duration = Duration::from_secs(1);
 /// How long an attempt to connect may take.
 const ATTEMPT: Duration = Duration::from_secs(3);
+/// The time between the attempts at two addresses of a server (RFC 8305, section 5).
+const STAGGER: Duration = Duration::from_millis(250);
 /// The longest answer that is not a vector: the server's statistics.
 const LONGEST_ANSWER: usize = 1 << 26;
 
@@ -79,7 +81,7 @@ impl Peer {
             Ok(ConnectionError::ApplicationClosed(close)) => match Reason::of_close(&close) {
                 Some(Reason::Proof) => self.wrong_secret(),
                 // Failures after which the worker may reconnect.
-                None | Some(Reason::Silent) => {
+                None | Some(Reason::Silent | Reason::Full) => {
                     self.lost(format!("it closed the connection: {}", String::from_utf8_lossy(&close.reason)))
                 }
                 Some(reason) => self.refused(reason.message()),
@@ -230,21 +232,23 @@ impl Link {
 /// A connection to the first address of a server that answers.
 async fn reach(peer: &Peer) -> Result<(Endpoint, Connection), ModelError> {
     match tokio::net::lookup_host(&peer.server).await {
-        Ok(addresses) => reach_one(peer, addresses.collect()).await,
+        Ok(addresses) => reach_first(peer, addresses.collect()).await,
         Err(error) => Err(peer.lost(format!("its name cannot be resolved: {error}"))),
     }
 }
 
-/// The addresses are tried in turn, and the first that answers is taken.
-async fn reach_one(peer: &Peer, addresses: Vec<SocketAddr>) -> Result<(Endpoint, Connection), ModelError> {
-    let mut failure = peer.lost("its name has no address");
-    for address in addresses {
-        match reach_at(peer, address).await {
-            Ok(reached) => return Ok(reached),
-            Err(error) => failure = error,
-        }
+/// The attempts begin one shortly after the other, and the first connection is taken.
+async fn reach_first(peer: &Peer, addresses: Vec<SocketAddr>) -> Result<(Endpoint, Connection), ModelError> {
+    if addresses.is_empty() {
+        return Err(peer.lost("its name has no address"));
     }
-    Err(failure)
+    let attempts = (0..).zip(addresses).map(|(nth, address)| {
+        Box::pin(async move {
+            tokio::time::sleep(nth * STAGGER).await;
+            reach_at(peer, address).await
+        })
+    });
+    select_ok(attempts).await.map(|(reached, _)| reached)
 }
 
 async fn reach_at(peer: &Peer, address: SocketAddr) -> Result<(Endpoint, Connection), ModelError> {
@@ -348,14 +352,16 @@ mod tests {
             ..ModelServerConfig::default()
         };
         let server = ModelServer::start(config).unwrap();
-        // Nobody listens at the first one, and it does not say so.
+        // Nobody listens at the first ones, and they do not say so.
         let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let addresses = vec![dead.local_addr().unwrap(), server.local()];
+        let [dead, live] = [dead.local_addr().unwrap(), server.local()];
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let peer = &Peer::new(&ClientConfig::default());
-        let (_endpoint, connection) = runtime.block_on(reach_one(peer, addresses)).unwrap();
-        assert_eq!(connection.remote_address(), server.local());
-        let none = runtime.block_on(reach_one(peer, Vec::new())).err().unwrap();
+        let began = std::time::Instant::now();
+        let (_endpoint, connection) = runtime.block_on(reach_first(peer, vec![dead, dead, live])).unwrap();
+        assert_eq!(connection.remote_address(), live);
+        assert!(began.elapsed() < ATTEMPT, "an address was waited for: {:?}", began.elapsed());
+        let none = runtime.block_on(reach_first(peer, Vec::new())).err().unwrap();
         assert!(none.to_string().contains("no address"));
     }
 }

@@ -87,7 +87,10 @@ pub(crate) async fn serve(registry: Arc<Registry>, connecting: quinn::Connecting
         Err(_) => return,
     };
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    job.enter(worker, number, &connection);
+    if let Err(reason) = job.enter(worker, number, &connection) {
+        job.refuse(reason);
+        return reason.close(&connection);
+    }
     connection.set_max_concurrent_bi_streams(STREAMS.into());
     connection.set_receive_window(WINDOW.into());
     let (incarnation, attached) = (registry.incarnation, Mutex::default());

@@ -1,7 +1,9 @@
 //! Requests to the controller.
 
 use super::Controller;
+use std::error::Error;
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 use thc_control_proto::v1::control_client::ControlClient;
@@ -12,6 +14,10 @@ use tonic::{Code, Status};
 
 /// The longest time that a controller may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What to look at if a connection ends before an answer.
+const MEND: &str = "does it want TLS (thcs://, not thc://), and are the controller's authority, this worker's certificate and its key \
+                    those that it wants?";
 
 /// A runtime for the calling thread, which must not belong to another runtime.
 pub fn runtime() -> Result<Runtime, Status> {
@@ -36,7 +42,7 @@ pub fn ask(controller: &Controller, request: JoinRequest) -> Result<JoinResponse
 pub async fn connect(controller: &Controller) -> Result<ControlClient<Channel>, Status> {
     let url = &controller.url;
     let mut endpoint = Endpoint::from_shared(url.endpoint())
-        .map_err(|error| Status::invalid_argument(format!("{url}: {error}")))?
+        .map_err(|error| Status::invalid_argument(cause(&error).to_string()))?
         .connect_timeout(PATIENCE)
         .timeout(PATIENCE);
     if url.is_encrypted() {
@@ -47,18 +53,28 @@ pub async fn connect(controller: &Controller) -> Result<ControlClient<Channel>, 
         if let Some((cert, key)) = &controller.identity {
             tls = tls.identity(Identity::from_pem(read(cert)?, read(key)?));
         }
-        endpoint =
-            endpoint.tls_config(tls).map_err(|error| Status::invalid_argument(format!("{url}: {error}")))?;
+        endpoint = endpoint.tls_config(tls).map_err(|error| {
+            let cause = cause(&error);
+            Status::invalid_argument(format!(
+                "certificates: {cause}: give PEM files, and the key of the certificate"
+            ))
+        })?;
     }
     let channel = endpoint.connect().await.map_err(|error| {
-        // The outermost message is only that it failed.
-        let mut cause: &dyn std::error::Error = &error;
-        while let Some(inner) = cause.source() {
-            cause = inner;
+        let cause = cause(&error);
+        let message = format!("cannot connect: {cause}");
+        // One that is not there may come yet; certificates that do not suit will not.
+        match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
+            Some(io::ErrorKind::InvalidData) => Status::failed_precondition(format!("{message}; {MEND}")),
+            _ => Status::unavailable(format!("{message}; is thc-controller running there?")),
         }
-        Status::unavailable(format!("cannot connect: {cause}; is thc-controller running there?"))
     })?;
     Ok(ControlClient::new(channel))
+}
+
+/// The innermost cause: what is outside of it says little more than that something failed.
+fn cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    error.source().map_or(error, cause)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Status> {
@@ -68,11 +84,17 @@ fn read(path: &Path) -> Result<Vec<u8>, Status> {
 
 /// The text of a status.
 pub fn words(status: &Status) -> String {
-    match (status.code(), status.message()) {
-        (Code::DeadlineExceeded | Code::Cancelled, _) => {
+    let is_late = match status.code() {
+        Code::Cancelled => status.message().contains("Timeout"),
+        code => code == Code::DeadlineExceeded,
+    };
+    match (status.code(), status.message(), status.source()) {
+        _ if is_late => {
             format!("no answer within {} s; is thc-controller running there?", PATIENCE.as_secs())
         }
-        (code, "") => format!("{code:?}"),
-        (_, message) => message.to_owned(),
+        // A refusal of the controller has no source; a connection that broke has.
+        (_, _, Some(error)) => format!("the controller closed the connection: {}; {MEND}", cause(error)),
+        (code, "", _) => format!("{code:?}"),
+        (_, message, _) => message.to_owned(),
     }
 }

@@ -137,7 +137,7 @@ impl Running {
     /// Starts the aggregator and waits until it is ready.
     fn start(options: &Options, job: &Job, folder: &Path, children: &mut Children) -> Result<Self> {
         let start = |children: &mut Children, name: &'static str, arguments: Vec<String>| {
-            let mut command = this_program("demo-server")?;
+            let mut command = this_program("internal-server")?;
             command.arg(server::find(name)?).args(arguments);
             if matches!(options.aggregator, Aggregator::Ps | Aggregator::Dpdk) {
                 job.hand_cookie(&mut command);
@@ -185,7 +185,7 @@ impl Running {
             }
             Aggregator::Bmv2 => {
                 let site = Site::new(job.workers)?;
-                let mut command = this_program("demo-server")?;
+                let mut command = this_program("internal-server")?;
                 command.args(site.arguments(folder)?);
                 let running = children.start(switch::PROGRAM.to_owned(), &mut command)?;
                 site.wait(|| children.check(running))?;
@@ -242,7 +242,7 @@ fn run_compressed(
             independent: options.method.fixes_workers(),
         };
         let order = serde_json::to_string(&order).map_err(Error::Event)?;
-        let mut command = trainer("demo-worker")?;
+        let mut command = trainer("internal-worker")?;
         job.hand_cookie(&mut command).arg(order);
         if let Some(site) = &running.site {
             command = on_host(site.network().host(worker.into()), &command);
@@ -280,7 +280,7 @@ fn run_compressed(
 fn exact(options: &Options, interrupted: Arc<AtomicBool>) -> Result<RunResult> {
     let mut children = Children::new(interrupted);
     let order = serde_json::to_string(&options.plan).map_err(Error::Event)?;
-    let mut command = trainer("demo-exact")?;
+    let mut command = trainer("internal-exact")?;
     command.arg(order);
     let only = children.start("the exact run".to_owned(), &mut command)?;
     listen(&mut children, options, "exact", &[only], &[])

@@ -1,12 +1,11 @@
 //! The demo's parameter server: the programs of server and controller, and how they are started.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use thc_config::logs::print_error;
 use thc_ps::{JobOptions, Method, Server, ServerOptions};
 use thc_transport::{FaultRates, LossyConfig};
 
@@ -18,50 +17,15 @@ pub const PROGRAM: &str = "thc-ps";
 /// The job number that the demo uses.
 pub const JOB: u16 = 1;
 
-/// Finds a program in the folder of this one. If cargo started this program, cargo has built only its
-/// package, so the other program is built first, in the same profile, and the demo never runs an old one.
+/// Finds a program in the folder of this one.
 pub fn find(name: &'static str) -> Result<PathBuf> {
     let own = std::env::current_exe().map_err(Error::Process)?;
-    let folder = own.parent().unwrap_or(Path::new("."));
-    // Test programs are in the folder `deps`, one level below.
-    let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
-    let program = folder.join(name);
-    if let (Some(cargo), Some(package)) = (std::env::var_os("CARGO"), std::env::var_os("CARGO_MANIFEST_DIR"))
-    {
-        build(name, Path::new(&cargo), Path::new(&package), folder)?;
-    }
+    let program = own.with_file_name(name);
     if program.is_file() {
         return Ok(program);
     }
     let program = program.display();
     Err(Error::Failure(format!("{program} does not exist; build it with: cargo build --release -p {name}")))
-}
-
-/// Builds a program of the package of the same name into `folder`, which is `<target>/<profile>`.
-fn build(name: &'static str, cargo: &Path, package: &Path, folder: &Path) -> Result<()> {
-    let (Some(target), Some(profile)) = (folder.parent(), folder.file_name()) else {
-        return Ok(());
-    };
-    if !folder.join(name).exists() {
-        print_error(format_args!("building {name}, once"));
-    }
-    let mut command = Command::new(cargo);
-    command
-        .args(["build", "--quiet", "--package", name, "--bin", name])
-        .args(if cfg!(feature = "dpdk") && name == PROGRAM { &["--features", "dpdk"][..] } else { &[] })
-        .current_dir(package)
-        .env("CARGO_TARGET_DIR", target)
-        .stdin(Stdio::null());
-    if profile != "debug" {
-        command.arg("--profile").arg(profile);
-    }
-    let output = command.output().map_err(|source| Error::Start { name: "cargo".to_owned(), source })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    let first = complaint.lines().find(|line| line.starts_with("error"));
-    Err(Error::Failure(format!("cannot build {name}: {}", first.unwrap_or("cargo gave no reason"))))
 }
 
 /// The environment variable that carries the job's cookie to `thc-ps` and to workers.

@@ -1,6 +1,8 @@
 //! `thc bench local`: all-reduces of several sizes on this host, as a table like that of nccl-tests.
 
+use std::fs::File;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use bytesize::ByteSize;
@@ -9,6 +11,7 @@ use thc_config::logs::print_error;
 
 use super::arguments::{AllreduceArgs, Other};
 use super::place::Place;
+use super::plot;
 use super::report::{self, Measured};
 use super::run;
 use crate::error::{Error, Result};
@@ -22,7 +25,7 @@ use crate::units::{Link, size};
 median of the repetitions; algbw, the tensor's bytes over that time; busbw, algbw · 2(n - 1)/n, as nccl-tests define it; the NMSE of \
 the mean; what gloo, PyTorch's all-reduce over TCP, takes, where THC_PYTHON (by default /usr/bin/python3) has \
 torch; the share of the bytes of a ring all-reduce of f32 and of bf16 that THC saves.\n\n\
-Examples:\n  thc bench local\n  thc bench local -n 8 -b 1Mi -e 64Mi\n  thc bench local --rate 1Gb/s      (hosts with links of that rate; as root)"
+Examples:\n  thc bench local\n  thc bench local -n 8 -b 1Mi -e 64Mi\n  thc bench local -e 16Mi --plot sizes.svg\n  thc bench local --rate 1Gb/s      (hosts with links of that rate; as root)"
 )]
 pub struct LocalArgs {
     /// Workers
@@ -43,6 +46,9 @@ pub struct LocalArgs {
     /// Compare with another all-reduce, which needs a Python with torch [default: gloo where there is torch]
     #[arg(long, value_enum, value_name = "OTHER")]
     against: Option<Other>,
+    /// Draw the times into an SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -64,6 +70,10 @@ impl LocalArgs {
                 run::python().display()
             ));
         }
+        if let Some(path) = &self.plot {
+            // A file that cannot be written is an error before anything is measured.
+            File::create(path).map_err(|source| Error::File { path: path.clone(), source })?;
+        }
         let args = AllreduceArgs {
             workers: vec![self.workers],
             size: sizes,
@@ -74,6 +84,10 @@ impl LocalArgs {
             json: self.json,
         };
         let found = run::measure(&args)?;
+        if let Some(path) = &self.plot {
+            plot::draw(path, &found, name(against))
+                .map_err(|error| Error::failure(format_args!("cannot draw {}: {error}", path.display())))?;
+        }
         if self.json {
             return report::show(&args, &found);
         }
@@ -87,11 +101,16 @@ fn has_torch() -> bool {
     found.is_ok_and(|status| status.success())
 }
 
+/// The name of the other all-reduce.
+fn name(against: Option<Other>) -> &'static str {
+    match against {
+        Some(Other::GlooBf16) => "gloo bf16",
+        Some(Other::Gloo) | None => "gloo",
+    }
+}
+
 fn table(found: &[Measured], against: Option<Other>) -> Table {
-    let other = match against {
-        Some(Other::GlooBf16) => "gloo bf16 ms",
-        Some(Other::Gloo) | None => "gloo ms",
-    };
+    let other = format!("{} ms", name(against));
     let header = [
         "size",
         "coordinates",
@@ -99,7 +118,7 @@ fn table(found: &[Measured], against: Option<Other>) -> Table {
         "algbw GB/s",
         "busbw GB/s",
         "NMSE",
-        other,
+        &other,
         "faster",
         "of f32 saved",
         "of bf16",

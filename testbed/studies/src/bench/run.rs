@@ -151,7 +151,7 @@ fn one(args: &AllreduceArgs, setting: &Setting, interrupted: &Arc<AtomicBool>) -
     if !is_shared {
         let part = Part { server: Some(server(setting, cookie, servers_at[0], None)), worker: None };
         let mut command = site.command(n, &program);
-        servers.start("the server".to_owned(), command.arg("bench-part"), &json!(part))?;
+        servers.start("the server".to_owned(), command.arg("internal-part"), &json!(part))?;
         servers.answers()?;
     }
     let mut workers = Crew::new(interrupted);
@@ -162,7 +162,7 @@ fn one(args: &AllreduceArgs, setting: &Setting, interrupted: &Arc<AtomicBool>) -
         let worker = WorkerPart { rank, workers: workers_of_job, ps, cookie, coordinates, calls };
         let part = Part { server: share, worker: Some(worker) };
         let mut command = site.command(own, &program);
-        workers.start(format!("worker {rank}"), command.arg("bench-part"), &json!(part))?;
+        workers.start(format!("worker {rank}"), command.arg("internal-part"), &json!(part))?;
     }
     workers.answers()?;
     let mut other = match args.against {

@@ -50,7 +50,7 @@ impl PapersArgs {
         if let Some(folder) = &self.gradients {
             let gradients = Gradients::open(folder)?;
             let mut numbers = json!({ "command": "thc papers --gradients DIR", "seed": self.seed });
-            for measure in [layers::errors, layers::choices, layers::values] {
+            for measure in [layers::errors, layers::choices] {
                 let sheet = measure(&gradients, self.seed)?;
                 print(&sheet.text())?;
                 numbers[sheet.name] = sheet.json();

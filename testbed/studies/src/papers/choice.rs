@@ -64,7 +64,7 @@ impl Policy {
     }
 
     /// A choice for each of these pieces of a gradient that was summed up for a while.
-    pub fn choose(self, family: Family, pieces: &[&[f32]], workers: u8, seed: u64) -> Result<Vec<Scheme>> {
+    pub fn choose(self, family: Family, pieces: &[&[f32]], seed: u64) -> Result<Vec<Scheme>> {
         let choices = family.choices();
         let usual = family.usual_number();
         if self == Self::Uniform || pieces.is_empty() {
@@ -74,9 +74,8 @@ impl Policy {
         for (number, piece) in pieces.iter().enumerate() {
             let (mut cost, mut error) = (Vec::new(), Vec::new());
             for choice in &choices {
-                let bits = choice.bits(piece.len(), workers.into())?;
                 let mean = choice.mean(&[piece], mix(seed ^ number as u64))?;
-                cost.push((bits.up + bits.down) as f64);
+                cost.push(choice.bits(piece.len()) as f64);
                 error.push(mean.iter().zip(*piece).map(|(a, b)| f64::from(a - b).powi(2)).sum());
             }
             costs.push(cost);
@@ -111,15 +110,8 @@ mod tests {
         let pieces = pieces();
         let views: Vec<&[f32]> = pieces.iter().map(Vec::as_slice).collect();
         let bits = |family: Family, policy: Policy| -> u64 {
-            let chosen = policy.choose(family, &views, 4, 1).unwrap();
-            chosen
-                .iter()
-                .zip(&views)
-                .map(|(choice, piece)| {
-                    let bits = choice.bits(piece.len(), 4).unwrap();
-                    bits.up + bits.down
-                })
-                .sum()
+            let chosen = policy.choose(family, &views, 1).unwrap();
+            chosen.iter().zip(&views).map(|(choice, piece)| choice.bits(piece.len())).sum()
         };
         for family in [Family::Qsgd, Family::TopK] {
             let [uniform, chosen] = [Policy::Uniform, Policy::LGreco].map(|policy| bits(family, policy));

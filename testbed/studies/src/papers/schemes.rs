@@ -40,15 +40,6 @@ pub enum Scheme {
     Qsgd { up: u32, down: u32 },
 }
 
-/// The bits of one all-reduce, norms and ranges included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bits {
-    /// From one worker to the server.
-    pub up: u64,
-    /// From the server to each worker.
-    pub down: u64,
-}
-
 impl Scheme {
     /// THC with the parameters of the paper's testbed (section 8): g = 30, p = 1/32.
     pub const THC: Self = Self::Thc { bits: 4, granularity: 30, inverse: 32 };
@@ -66,32 +57,18 @@ impl Scheme {
         })
     }
 
-    /// The bits of an all-reduce of `dimension` coordinates by `workers` workers.
-    pub fn bits(self, dimension: usize, workers: usize) -> Result<Bits> {
+    /// The bits that a worker sends and receives for `dimension` coordinates, norms included. Schemes that are chosen for no tensor count as
+    /// floats.
+    pub fn bits(self, dimension: usize) -> u64 {
         let d = dimension as u64;
-        let width = |largest: u64| u64::from(u64::BITS - largest.leading_zeros());
-        let sums = |rotated: bool, range: u64| -> Result<Bits> {
-            let table = self.table(workers)?;
-            let parts = parts(dimension, rotated);
-            let ranges = range * parts.len() as u64;
-            let padded: u64 = parts.iter().map(|part| part.padded as u64).sum();
-            let lane = if usize::from(table.granularity()) * workers <= 0xFF { 8 } else { 16 };
-            Ok(Bits { up: ranges + u64::from(table.bits()) * padded, down: ranges + lane * padded })
-        };
-        Ok(match self {
-            Self::Exact => Bits { up: 32 * d, down: 32 * d },
-            Self::Thc { .. } | Self::ChosenThc => sums(true, 32)?,
-            Self::Uniform { rotated } => sums(rotated, 64)?,
+        match self {
             Self::TopK { inverse } => {
-                let bits = kept(dimension, inverse) as u64 * (width(d - 1) + 32);
-                Bits { up: bits, down: bits }
+                let position = u64::from(u64::BITS - (d - 1).leading_zeros());
+                2 * kept(dimension, inverse) as u64 * (position + 32)
             }
-            Self::TernGrad => Bits { up: 32 + 2 * d, down: 32 + width(2 * workers as u64) * d },
-            Self::Qsgd { up, down } => {
-                let bits = |bits: u32| u64::from(bits) * d + 32 * d.div_ceil(BUCKET as u64);
-                Bits { up: bits(up), down: bits(down) }
-            }
-        })
+            Self::Qsgd { up, down } => u64::from(up + down) * d + 64 * d.div_ceil(BUCKET as u64),
+            _ => 64 * d,
+        }
     }
 
     /// The estimate of the mean of one gradient for each worker, all of the same length. `seed` determines all random numbers.
@@ -266,24 +243,12 @@ mod tests {
 
     #[test]
     fn sizes_by_hand() {
-        let bits = |scheme: Scheme, dimension, workers| {
-            let Bits { up, down } = scheme.bits(dimension, workers).unwrap();
-            (up, down)
-        };
-        // 1500 coordinates: partitions of 1024 and 1024, a norm each.
-        assert_eq!(bits(Scheme::THC, 1500, 8), (64 + 8192, 64 + 16_384));
-        assert_eq!(bits(Scheme::THC, 1500, 9), (64 + 8192, 64 + 32_768));
-        // 17 workers of at most 15 fit 8 bits, 18 do not; one range of two floats.
-        assert_eq!(bits(Scheme::Uniform { rotated: false }, 1000, 17), (4064, 8064));
-        assert_eq!(bits(Scheme::Uniform { rotated: false }, 1000, 18), (4064, 16_064));
-        assert_eq!(bits(Scheme::Uniform { rotated: true }, 1000, 4), (4160, 8256));
-        // Sums of 4 digits are 0 to 8, 4 bits; a scale each way.
-        assert_eq!(bits(Scheme::TernGrad, 100, 4), (232, 432));
-        // Two coordinates, 4 bits of position (0 to 9) and 32 bits of value each.
-        assert_eq!(bits(Scheme::TopK { inverse: 4 }, 10, 4), (72, 72));
-        assert_eq!(bits(Scheme::TopK { inverse: 10 }, 1, 4), (32, 32));
+        // Two coordinates, 4 bits of position (0 to 9) and 32 bits of value each, both ways.
+        assert_eq!(Scheme::TopK { inverse: 4 }.bits(10), 2 * 72);
+        assert_eq!(Scheme::TopK { inverse: 10 }.bits(1), 2 * 32);
         // 1000 coordinates are two buckets: two norms.
-        assert_eq!(bits(Scheme::Qsgd { up: 4, down: 8 }, 1000, 4), (4064, 8064));
+        assert_eq!(Scheme::Qsgd { up: 4, down: 8 }.bits(1000), 4064 + 8064);
+        assert_eq!(Scheme::Exact.bits(3), 2 * 96);
     }
 
     #[test]
