@@ -67,7 +67,7 @@ fn a_session_adds_up_as_the_model_does() {
     let server = start(&options(4, 1));
     let workers = session(4, server.local());
     let welcome = workers[0].welcome.unwrap();
-    assert_eq!((workers[0].workers, welcome.quorum, welcome.data_slots), (4, 4, 256));
+    assert_eq!((welcome.workers, welcome.quorum, welcome.data_slots), (4, 4, 256));
     assert_eq!(
         (welcome.tables.first().granularity, welcome.shards, welcome.policy),
         (30, 1, Policy::Reliable)

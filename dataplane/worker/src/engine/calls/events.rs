@@ -2,6 +2,7 @@
 
 use super::Calls;
 use super::active::{Owner, Stage};
+use super::group::Out;
 use crate::engine::compressor::{Compressor, Measured, read_raw};
 use crate::engine::loan::{Held, Sums};
 use crate::engine::memory::Memory;
@@ -96,7 +97,7 @@ impl Events for CallEvents<'_, '_> {
     }
 
     fn norms(&mut self, call: u64, maxima: &mut dyn Iterator<Item = u32>) {
-        let Some(active) = self.calls.get_mut(call) else { return };
+        let Some((active, buffers)) = self.calls.get_with_buffers(call) else { return };
         active.stage = Stage::Compressing { next: 0 };
         for (at, norm) in active.parts.iter_mut().zip(maxima) {
             at.norm = norm;
@@ -121,6 +122,9 @@ impl Events for CallEvents<'_, '_> {
             }
             // Its error feedback stays as it is, but it has to be where that of the others will be.
             if active.feedback.is_none() {
+                if let Out::Rotated(work) = std::mem::replace(&mut active.groups[index].out, Out::Done) {
+                    buffers.take_work(work);
+                }
                 active.end_sending(index);
             }
         }

@@ -46,7 +46,7 @@ pub(in crate::engine) struct PartitionGroup {
     pub packets: usize,
     pub sent: usize,
     pub results: usize,
-    /// Whether its mean is written.
+    /// True if its mean is written.
     pub has_mean: bool,
 }
 

@@ -150,7 +150,7 @@ impl Calls {
         queue.into_iter().flatten().filter(|active| active.is_remote() && active.error.is_none())
     }
 
-    /// Whether [`Self::pop_done`] would give one.
+    /// Returns whether [`Self::pop_done`] would give one.
     pub fn has_done(&self) -> bool {
         self.queue.front().is_some_and(Active::is_done)
     }
