@@ -2,6 +2,8 @@
 
 mod settings;
 
+pub use settings::default_of;
+
 use crate::logs::{print, print_error};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -208,6 +210,7 @@ mod tests {
             Arg::new("config").long("config").value_parser(clap::value_parser!(PathBuf)),
             Arg::new("listen").long("listen").help("Where [default: here]"),
             Arg::new("p4runtime_listen").long("p4runtime"),
+            Arg::new("racks").long("racks").help("Racks [default with racks: more]"),
             Arg::new("data_slots").long("data-slots").help("Slots [default for flags: 8]"),
             Arg::new("cookie").long("cookie"),
             Arg::new("log").long("log").default_value("text").env("THC_LOG"),
@@ -227,6 +230,7 @@ mod tests {
         let expected = [
             "--listen file listen \"a\"",
             "--p4runtime file p4runtime.listen \"b\"",
+            "--racks default -",
             "--data-slots file job[1].data_slots 4",
             "--cookie flag (secret)",
             "--log default text",

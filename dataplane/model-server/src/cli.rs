@@ -159,3 +159,34 @@ impl Flags {
         Ok(config)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// `-h` and `--print-config` show what the help of an option names as its default: given as a flag, it changes nothing.
+    #[test]
+    fn defaults_in_the_help_are_the_defaults() {
+        let command = || {
+            let command = ModelServerConfig::augment_args_for_update(Flags::command());
+            ModelJobConfig::augment_args_for_update(command)
+        };
+        let config = |more: &str| {
+            let words = format!("p --job=a --secret=sixteen-letters-or-more {more}");
+            let matches = command().try_get_matches_from(words.split_whitespace()).ok()?;
+            Some(format!("{:?}", Flags::from_arg_matches(&matches).unwrap().config(&matches).unwrap()))
+        };
+        let mut compared = Vec::new();
+        for arg in command().get_arguments().filter(|arg| arg.get_default_values().is_empty()) {
+            let (Some(flag), Some(default)) = (arg.get_long(), help::default_of(arg)) else { continue };
+            // Others are descriptions.
+            if let Some(given) = config(&format!("--{flag}={default}")).filter(|_| flag != "state") {
+                assert_eq!(Some(given), config(""), "--{flag} {default}");
+                compared.push(flag.to_owned());
+            }
+        }
+        let expected = ["listen", "durable", "connections", "patience", "max-models", "max-coordinates"];
+        assert_eq!(compared, expected);
+    }
+}

@@ -59,7 +59,7 @@ pub(super) fn settings(command: &Command, matches: &ArgMatches, file: &Table) ->
                 let variable = arg.get_env().unwrap_or_default().to_string_lossy();
                 line(name, &flag, &format!("environment {variable}"), &given);
             }
-            _ if of_file.is_empty() => line("", &flag, "default", &default(arg)),
+            _ if of_file.is_empty() => line("", &flag, "default", &default_of(arg).unwrap_or("-".to_owned())),
             _ => of_file.iter().for_each(|key| {
                 line(name, &flag, &format!("file {}", key.path), &key.value.to_string());
             }),
@@ -69,13 +69,14 @@ pub(super) fn settings(command: &Command, matches: &ArgMatches, file: &Table) ->
     text
 }
 
-/// An option's default: a value that clap knows, or what the help says.
-fn default(arg: &Arg) -> String {
+/// An option's default: a value that clap knows, or what the help says, which tests compare with what the program does.
+pub fn default_of(arg: &Arg) -> Option<String> {
     let known: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
-    let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
-    match help.rsplit_once("[default").and_then(|(_, said)| said.split_once(": ")) {
-        _ if !known.is_empty() => known.join(","),
-        Some((_, said)) => said.trim_end_matches(']').to_owned(),
-        None => "-".to_owned(),
+    if !known.is_empty() {
+        return Some(known.join(","));
     }
+    let help = arg.get_long_help().or(arg.get_help())?.to_string();
+    let marks = ["[default: ", "[default for flags: "];
+    let (_, said) = marks.iter().find_map(|mark| help.rsplit_once(mark))?;
+    Some(said.trim_end_matches(']').to_owned())
 }

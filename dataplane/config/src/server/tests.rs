@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::job::{DEFAULT_DEADLINE, JobOptions};
+use clap::{CommandFactory, Parser};
 use std::time::Duration;
 use thc_codec::table::choose;
 use thc_protocol::wire::Form;
@@ -70,6 +71,49 @@ fn the_examples_defaults_are_the_defaults() {
     assert_eq!(shown, keys.len());
     let (plain, full) = (check(EXAMPLE).unwrap(), check(&text.join("\n")).unwrap());
     assert_eq!(format!("{plain:?}"), format!("{full:?}"));
+}
+
+/// `-h` and `--print-config` show what the help of an option names as its default: given as a flag, it changes nothing.
+#[test]
+fn defaults_in_the_help_are_the_defaults() {
+    #[derive(clap::Parser)]
+    struct Flags {
+        #[command(flatten)]
+        server: ServerOptions,
+        #[command(flatten)]
+        job: JobOptions,
+    }
+    let config = |more: &str| {
+        let words = format!("p --workers=4 --cookie=7 {more}");
+        let Flags { server, job } = Flags::try_parse_from(words.split_whitespace()).ok()?;
+        let options = ServerOptions::default().with_flags(server, job).unwrap();
+        Some(format!("{:?}", options.validate().ok()?))
+    };
+    let mut compared = Vec::new();
+    for arg in Flags::command().get_arguments() {
+        let (Some(flag), Some(default)) = (arg.get_long(), crate::help::default_of(arg)) else { continue };
+        // Others are descriptions, or turn P4Runtime on.
+        let given = config(&format!("--{flag}={default}")).filter(|_| !flag.starts_with("p4runtime"));
+        if let Some(given) = given {
+            assert_eq!(Some(given), config(""), "--{flag} {default}");
+            compared.push(flag.to_owned());
+        }
+    }
+    let expected = [
+        "listen",
+        "recv-buffer",
+        "send-buffer",
+        "memory-limit",
+        "members",
+        "io",
+        "job",
+        "bits",
+        "data-slots",
+        "block",
+        "policy",
+        "deadline",
+    ];
+    assert!(expected.iter().all(|flag| compared.iter().any(|other| other == flag)), "{compared:?}");
 }
 
 /// The commented section of the example, read; nothing in it but addresses differs from the defaults.

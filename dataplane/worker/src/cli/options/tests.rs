@@ -24,6 +24,26 @@ fn flags_win_over_the_file() {
     assert_eq!(config.source, TensorSource::MadeUp(10));
 }
 
+/// `-h` and `--print-config` show what the help of an option names as its default: given as a flag, it changes nothing.
+#[test]
+fn defaults_in_the_help_are_the_defaults() {
+    use clap::CommandFactory;
+    let with = |more: &[&str]| Some(format!("{:?}", config(&[&["--coordinates", "9"], more].concat()).ok()?));
+    let mut compared = Vec::new();
+    for arg in Flags::command().get_arguments().filter(|arg| arg.get_default_values().is_empty()) {
+        let default = help::default_of(arg);
+        let (Some(flag), Some(default)) = (arg.get_long(), default) else { continue };
+        // Others are descriptions, or of DPDK.
+        if let Some(given) = with(&[&format!("--{flag}={default}")]) {
+            assert_eq!(Some(given), with(&[]), "--{flag} {default}");
+            compared.push(flag.to_owned());
+        }
+    }
+    let expected =
+        ["ps", "job", "bind", "join-timeout", "timeout", "rejoin", "min-rto", "io", "repeat", "mode"];
+    assert_eq!(compared, expected);
+}
+
 #[test]
 fn flags_win_key_by_key_in_sections_too() {
     let file = file("[dpdk]\nmtu = 1400\ndevices = [\"a\"]");
