@@ -22,8 +22,10 @@ pub(super) struct Cells {
     value: Entries,
     /// [`Grid::lower_nibbles`].
     lower: [__m256i; 4],
-    /// [`Grid::lower`] of cells 0 to 15 and 16 to 31, twice.
-    lower_bytes: [__m256i; 2],
+    /// [`Grid::lower`] of cells 0 to 15, 16 to 31 and so on, each twice.
+    lower_bytes: [__m256i; 4],
+    /// `true` if there are no cells from [`FEW`] on.
+    few: bool,
     slope_bytes: [__m256i; 4],
     start_bytes: [__m256i; 4],
     value_bytes: [__m256i; 4],
@@ -134,7 +136,7 @@ unsafe impl Vector for Avx2 {
 
     const LANES: usize = 8;
     const LEAF: usize = 8;
-    const SMALL_BELOW: u8 = FEW;
+    const SMALL_BELOW: u8 = 64;
     const TAKES_LARGE: bool = true;
     const BY_BYTES: bool = true;
 
@@ -309,14 +311,15 @@ unsafe impl Vector for Avx2 {
         let floats = |x: &[f32; 256], i: usize| unsafe { _mm256_loadu_ps(x.as_ptr().add(8 * i)) };
         let (step, lo) = (_mm256_set1_ps(span.step), _mm256_set1_ps(span.lo));
         let value = |i| _mm256_add_ps(_mm256_mul_ps(floats(&grid.point, i), step), lo);
-        let [few, more, ..] = grid.lower.as_chunks().0 else { unreachable!("there are 256 cells") };
+        let [a, b, c, d, ..] = grid.lower.as_chunks().0 else { unreachable!("there are 256 cells") };
         let first = |x: &[f32; 256]| std::array::from_fn(|i| x[i]);
         Cells {
             slope: [floats(&grid.slope, 0), floats(&grid.slope, 1)],
             start: [floats(&grid.start, 0), floats(&grid.start, 1)],
             value: [value(0), value(1)],
             lower: [lower(0), lower(1), lower(2), lower(3)],
-            lower_bytes: [sixteen(few), sixteen(more)],
+            lower_bytes: [sixteen(a), sixteen(b), sixteen(c), sixteen(d)],
+            few: grid.granularity < FEW,
             slope_bytes: apart(first(&grid.slope)),
             start_bytes: apart(first(&grid.start)),
             value_bytes: apart(std::array::from_fn(|i| grid.point[i] * span.step + span.lo)),
@@ -350,11 +353,15 @@ unsafe impl Vector for Avx2 {
     #[target_feature(enable = "avx2,fma")]
     #[inline]
     unsafe fn half_by_bytes(cells: &Cells, q: &[Self; 4], draws: &[Self; 4]) -> (__m256i, [Self; 4]) {
-        let [first, second] = cells.lower_bytes;
         let cell = bytes(q.map(|q| _mm256_cvttps_epi32(q.0)));
-        // Bit 4 of a cell moves to where the choice between bytes looks; bytes of up to 31 stay apart.
-        let (few, more) = (_mm256_shuffle_epi8(first, cell), _mm256_shuffle_epi8(second, cell));
-        let lower = _mm256_blendv_epi8(few, more, _mm256_slli_epi32::<3>(cell));
+        let [first, second, third, fourth] = cells.lower_bytes.map(|bytes| _mm256_shuffle_epi8(bytes, cell));
+        // Bit 4 of a cell, then bit 5, moves to where the choice between bytes looks.
+        let odd = _mm256_slli_epi32::<3>(cell);
+        let mut lower = _mm256_blendv_epi8(first, second, odd);
+        if !cells.few {
+            let upper = _mm256_blendv_epi8(third, fourth, odd);
+            lower = _mm256_blendv_epi8(lower, upper, _mm256_slli_epi32::<2>(cell));
+        }
         let slope = entries(&cells.slope_bytes, lower);
         let start = entries(&cells.start_bytes, lower);
         let up = |i: usize| {
