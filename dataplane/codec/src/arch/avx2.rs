@@ -5,66 +5,16 @@ use std::arch::x86_64::*;
 
 use super::groups::{SWAPPED, drawn};
 use super::vector::{Quarter, Vector};
-use crate::grid::{Bounds, FEW, Grid, ONE};
+use crate::grid::{Bounds, Grid, ONE};
 use crate::rounding::MULTIPLIERS;
 use crate::scalar::norm::PARTIAL_SUMS;
 
+mod cells;
+
+use cells::{Cells, bytes, entries, entry};
+
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(__m256);
-
-/// 16 floats, one for each index: entries 0 to 7 and 8 to 15.
-type Entries = [__m256; 2];
-
-/// The arrays of a [`Grid`] in registers.
-pub(super) struct Cells {
-    slope: Entries,
-    start: Entries,
-    value: Entries,
-    /// [`Grid::lower_nibbles`].
-    lower: [__m256i; 4],
-    /// [`Grid::lower`] of cells 0 to 15, 16 to 31 and so on, each twice.
-    lower_bytes: [__m256i; 4],
-    /// `true` if there are no cells from [`FEW`] on.
-    few: bool,
-    slope_bytes: [__m256i; 4],
-    start_bytes: [__m256i; 4],
-    value_bytes: [__m256i; 4],
-}
-
-/// `if_set` in the lanes where bit `BIT` of `index` is set, else `if_clear`. `UP` is 31 − BIT.
-#[target_feature(enable = "avx2,fma")]
-#[inline]
-fn select<const UP: i32>(index: __m256i, if_clear: __m256i, if_set: __m256i) -> __m256i {
-    _mm256_castps_si256(_mm256_blendv_ps(
-        _mm256_castsi256_ps(if_clear),
-        _mm256_castsi256_ps(if_set),
-        _mm256_castsi256_ps(_mm256_slli_epi32::<UP>(index)),
-    ))
-}
-
-/// The entries of indices of up to 15.
-#[target_feature(enable = "avx2,fma")]
-#[inline]
-fn entry(entries: Entries, index: __m256i) -> Avx2 {
-    Avx2(_mm256_castsi256_ps(select::<28>(
-        index,
-        _mm256_castps_si256(_mm256_permutevar8x32_ps(entries[0], index)),
-        _mm256_castps_si256(_mm256_permutevar8x32_ps(entries[1], index)),
-    )))
-}
-
-/// The word of `lower` that holds a cell's entry: entry `cell / 8` of 32.
-#[target_feature(enable = "avx2,fma")]
-#[inline]
-fn lower_word(lower: [__m256i; 4], cell: __m256i) -> __m256i {
-    // The permutation looks at three bits of the index.
-    let at = _mm256_srli_epi32::<3>(cell);
-    let first = _mm256_permutevar8x32_epi32(lower[0], at);
-    let second = _mm256_permutevar8x32_epi32(lower[1], at);
-    let third = _mm256_permutevar8x32_epi32(lower[2], at);
-    let fourth = _mm256_permutevar8x32_epi32(lower[3], at);
-    select::<27>(at, select::<28>(at, first, second), select::<28>(at, third, fourth))
-}
 
 /// The halves of a vector in the opposite order, by the instruction that is one step on all processors. (The compiler would
 /// choose one that is two on Zen.)
@@ -78,45 +28,6 @@ fn halves_swapped(x: __m256) -> __m256 {
             options(pure, nomem, nostack, preserves_flags));
     }
     swapped
-}
-
-/// The low bytes of four vectors: byte 16l + 4v + i is that of number 4l + i of vector v.
-#[target_feature(enable = "avx2,fma")]
-#[inline]
-fn bytes([a, b, c, d]: [__m256i; 4]) -> __m256i {
-    _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d))
-}
-
-/// Undoes `bytes` for floats whose bytes, from the lowest on, are in four vectors.
-#[target_feature(enable = "avx2,fma")]
-#[inline]
-fn floats_of_bytes([a, b, c, d]: [__m256i; 4]) -> [Avx2; 4] {
-    let (low, low_end) = (_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b));
-    let (high, high_end) = (_mm256_unpacklo_epi8(c, d), _mm256_unpackhi_epi8(c, d));
-    [
-        _mm256_unpacklo_epi16(low, high),
-        _mm256_unpackhi_epi16(low, high),
-        _mm256_unpacklo_epi16(low_end, high_end),
-        _mm256_unpackhi_epi16(low_end, high_end),
-    ]
-    .map(|v| Avx2(_mm256_castsi256_ps(v)))
-}
-
-/// The entries of 32 indices of up to 15 in a table whose bytes are apart.
-#[target_feature(enable = "avx2,fma")]
-#[inline]
-fn entries(table: &[__m256i; 4], index: __m256i) -> [Avx2; 4] {
-    let [a, b, c, d] = *table;
-    let of = |bytes| _mm256_shuffle_epi8(bytes, index);
-    floats_of_bytes([of(a), of(b), of(c), of(d)])
-}
-
-/// The bytes of 16 floats: first the lowest bytes of all, twice, and so on.
-#[target_feature(enable = "avx2,fma")]
-#[inline]
-fn apart(floats: [f32; 16]) -> [__m256i; 4] {
-    let byte = |at: usize| sixteen(&floats.map(|v| v.to_bits().to_le_bytes()[at]));
-    [byte(0), byte(1), byte(2), byte(3)]
 }
 
 /// 16 bytes in each half.
@@ -304,36 +215,13 @@ unsafe impl Vector for Avx2 {
     #[target_feature(enable = "avx2,fma")]
     #[inline]
     unsafe fn cells(grid: &Grid, span: &Bounds) -> Cells {
-        let nibbles = grid.lower_nibbles.as_ptr().cast::<__m256i>();
-        // SAFETY: `lower_nibbles` has 32 words.
-        let lower = |i: usize| unsafe { _mm256_loadu_si256(nibbles.add(i)) };
-        // SAFETY: the arrays have 256 floats.
-        let floats = |x: &[f32; 256], i: usize| unsafe { _mm256_loadu_ps(x.as_ptr().add(8 * i)) };
-        let (step, lo) = (_mm256_set1_ps(span.step), _mm256_set1_ps(span.lo));
-        let value = |i| _mm256_add_ps(_mm256_mul_ps(floats(&grid.point, i), step), lo);
-        let [a, b, c, d, ..] = grid.lower.as_chunks().0 else { unreachable!("there are 256 cells") };
-        let first = |x: &[f32; 256]| std::array::from_fn(|i| x[i]);
-        Cells {
-            slope: [floats(&grid.slope, 0), floats(&grid.slope, 1)],
-            start: [floats(&grid.start, 0), floats(&grid.start, 1)],
-            value: [value(0), value(1)],
-            lower: [lower(0), lower(1), lower(2), lower(3)],
-            lower_bytes: [sixteen(a), sixteen(b), sixteen(c), sixteen(d)],
-            few: grid.granularity < FEW,
-            slope_bytes: apart(first(&grid.slope)),
-            start_bytes: apart(first(&grid.start)),
-            value_bytes: apart(std::array::from_fn(|i| grid.point[i] * span.step + span.lo)),
-        }
+        Cells::new(grid, span)
     }
 
     #[target_feature(enable = "avx2,fma")]
     #[inline]
     unsafe fn look_up<const KIND: u8>(cells: &Cells, cell: __m256i) -> (__m256i, Self, Self) {
-        // Eight cells share a word of `lower`.
-        let shift = _mm256_and_si256(_mm256_slli_epi32::<2>(cell), _mm256_set1_epi32(28));
-        let lower = _mm256_srlv_epi32(lower_word(cells.lower, cell), shift);
-        let lower = _mm256_and_si256(lower, _mm256_set1_epi32(15));
-        (lower, entry(cells.slope, lower), entry(cells.start, lower))
+        cells.look_up(cell)
     }
 
     #[target_feature(enable = "avx2,fma")]
