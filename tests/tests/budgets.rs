@@ -6,27 +6,27 @@ use std::path::Path;
 
 /// Each room's name, folders, and maximum of product lines. Lower the maximum whenever a change removes lines.
 const ROOMS: &[(&str, &str, usize)] = &[
-    ("codec", "dataplane/codec", 5_716),
-    ("protocol", "dataplane/protocol", 9_114),
+    ("codec", "dataplane/codec", 5_995),
+    ("protocol", "dataplane/protocol", 9_044),
     ("transport", "dataplane/transport", 4_962),
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 1_988),
-    ("worker", "dataplane/worker", 8_474),
-    ("ps", "dataplane/ps", 5_933),
-    ("config", "dataplane/config", 3_351),
-    ("policy", "dataplane/policy", 772),
-    ("model server", "dataplane/model-server", 5_451),
-    ("p4", "p4", 4_545),
-    ("controller", "controller", 8_974),
-    ("python", "python/src python/thc", 12_350),
-    ("testbed", "testbed", 12_660),
-    ("packaging", "packaging", 1_464),
+    ("worker", "dataplane/worker", 8_428),
+    ("ps", "dataplane/ps", 5_930),
+    ("config", "dataplane/config", 3_354),
+    ("policy", "dataplane/policy", 773),
+    ("model server", "dataplane/model-server", 5_484),
+    ("p4", "p4", 4_494),
+    ("controller", "controller", 9_006),
+    ("python", "python/src python/thc", 12_351),
+    ("testbed", "testbed", 12_589),
+    ("packaging", "packaging", 1_466),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 66_767;
+const TESTS: usize = 66_207;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 69_442;
+const WORDS: usize = 69_677;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.
