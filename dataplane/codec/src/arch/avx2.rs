@@ -11,7 +11,7 @@ use crate::scalar::norm::PARTIAL_SUMS;
 
 mod cells;
 
-use cells::{Cells, bytes, entries, entry};
+use cells::{Cells, bytes, entries, entry, sixteen};
 
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(__m256);
@@ -28,14 +28,6 @@ fn halves_swapped(x: __m256) -> __m256 {
             options(pure, nomem, nostack, preserves_flags));
     }
     swapped
-}
-
-/// 16 bytes in each half.
-#[target_feature(enable = "avx2,fma")]
-#[inline]
-fn sixteen(bytes: &[u8; 16]) -> __m256i {
-    // SAFETY: there are 16 bytes.
-    _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) })
 }
 
 // SAFETY: `Sums` are 32 doubles.
@@ -221,13 +213,14 @@ unsafe impl Vector for Avx2 {
     #[target_feature(enable = "avx2,fma")]
     #[inline]
     unsafe fn look_up<const KIND: u8>(cells: &Cells, cell: __m256i) -> (__m256i, Self, Self) {
-        cells.look_up(cell)
+        let (lower, slope, start) = cells.look_up(cell);
+        (lower, Self(slope), Self(start))
     }
 
     #[target_feature(enable = "avx2,fma")]
     #[inline]
     unsafe fn value(cells: &Cells, index: __m256i) -> Self {
-        entry(cells.value, index)
+        Self(entry(cells.value, index))
     }
 
     #[target_feature(enable = "avx2,fma")]
@@ -253,13 +246,13 @@ unsafe impl Vector for Avx2 {
         let slope = entries(&cells.slope_bytes, lower);
         let start = entries(&cells.start_bytes, lower);
         let up = |i: usize| {
-            let threshold = _mm256_fmadd_ps(q[i].0, slope[i].0, start[i].0);
+            let threshold = _mm256_fmadd_ps(q[i].0, slope[i], start[i]);
             _mm256_castps_si256(_mm256_cmp_ps::<_CMP_LT_OQ>(draws[i].0, threshold))
         };
         // True is −1, and stays so when it gets narrower.
         let ups = _mm256_packs_epi16(_mm256_packs_epi32(up(0), up(1)), _mm256_packs_epi32(up(2), up(3)));
         let index = _mm256_sub_epi8(lower, ups);
-        (index, entries(&cells.value_bytes, index))
+        (index, entries(&cells.value_bytes, index).map(Self))
     }
 
     #[target_feature(enable = "avx2,fma")]

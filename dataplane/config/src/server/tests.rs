@@ -111,7 +111,6 @@ fn defaults_in_the_help_are_the_defaults() {
         "data-slots",
         "block",
         "policy",
-        "deadline",
     ];
     assert!(expected.iter().all(|flag| compared.iter().any(|other| other == flag)), "{compared:?}");
 }

@@ -2,7 +2,6 @@
 
 use std::arch::x86_64::*;
 
-use super::{Avx2, sixteen};
 use crate::grid::{Bounds, FEW, Grid};
 
 /// 16 floats, one for each index: entries 0 to 7 and 8 to 15.
@@ -53,7 +52,7 @@ impl Cells {
     /// The lower index of cells of up to 255, and the slope and start of its threshold.
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    pub(super) fn look_up(&self, cell: __m256i) -> (__m256i, Avx2, Avx2) {
+    pub(super) fn look_up(&self, cell: __m256i) -> (__m256i, __m256, __m256) {
         // Eight cells share a word of `lower`.
         let shift = _mm256_and_si256(_mm256_slli_epi32::<2>(cell), _mm256_set1_epi32(28));
         let lower = _mm256_srlv_epi32(lower_word(self.lower, cell), shift);
@@ -76,12 +75,12 @@ fn select<const UP: i32>(index: __m256i, if_clear: __m256i, if_set: __m256i) -> 
 /// The entries of indices of up to 15.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-pub(super) fn entry(entries: Entries, index: __m256i) -> Avx2 {
-    Avx2(_mm256_castsi256_ps(select::<28>(
+pub(super) fn entry(entries: Entries, index: __m256i) -> __m256 {
+    _mm256_castsi256_ps(select::<28>(
         index,
         _mm256_castps_si256(_mm256_permutevar8x32_ps(entries[0], index)),
         _mm256_castps_si256(_mm256_permutevar8x32_ps(entries[1], index)),
-    )))
+    ))
 }
 
 /// The word of `lower` that holds a cell's entry: entry `cell / 8` of 32.
@@ -107,7 +106,7 @@ pub(super) fn bytes([a, b, c, d]: [__m256i; 4]) -> __m256i {
 /// Undoes `bytes` for floats whose bytes, from the lowest on, are in four vectors.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn floats_of_bytes([a, b, c, d]: [__m256i; 4]) -> [Avx2; 4] {
+fn floats_of_bytes([a, b, c, d]: [__m256i; 4]) -> [__m256; 4] {
     let (low, low_end) = (_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b));
     let (high, high_end) = (_mm256_unpacklo_epi8(c, d), _mm256_unpackhi_epi8(c, d));
     [
@@ -116,13 +115,13 @@ fn floats_of_bytes([a, b, c, d]: [__m256i; 4]) -> [Avx2; 4] {
         _mm256_unpacklo_epi16(low_end, high_end),
         _mm256_unpackhi_epi16(low_end, high_end),
     ]
-    .map(|v| Avx2(_mm256_castsi256_ps(v)))
+    .map(|v| _mm256_castsi256_ps(v))
 }
 
 /// The entries of 32 indices of up to 15 in a table whose bytes are apart.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-pub(super) fn entries(table: &[__m256i; 4], index: __m256i) -> [Avx2; 4] {
+pub(super) fn entries(table: &[__m256i; 4], index: __m256i) -> [__m256; 4] {
     let [a, b, c, d] = *table;
     let of = |bytes| _mm256_shuffle_epi8(bytes, index);
     floats_of_bytes([of(a), of(b), of(c), of(d)])
@@ -134,4 +133,12 @@ pub(super) fn entries(table: &[__m256i; 4], index: __m256i) -> [Avx2; 4] {
 fn apart(floats: [f32; 16]) -> [__m256i; 4] {
     let byte = |at: usize| sixteen(&floats.map(|v| v.to_bits().to_le_bytes()[at]));
     [byte(0), byte(1), byte(2), byte(3)]
+}
+
+/// 16 bytes in each half.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+pub(super) fn sixteen(bytes: &[u8; 16]) -> __m256i {
+    // SAFETY: there are 16 bytes.
+    _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) })
 }
