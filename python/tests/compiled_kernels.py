@@ -55,8 +55,8 @@ def main() -> None:
     warps = compiled._warps(8192)
     print(json.dumps([
         compile_kernel(kernels.norms, 1, {}, D=8192, ROWS=compiled.ROWS, UNROLL=compiled.UNROLL, WHOLE=True, FED=True),
-        compile_kernel(kernels.compress, warps, compiled.TWICE, **transform, END=30.0, WIDTH=4, FED=True, WHOLE=True, VALUES=False),
-        compile_kernel(kernels.decompress, warps, {}, **transform, LANE=8, PER=1024, WHOLE=True, WORDS=0),
+        compile_kernel(kernels.compress, warps, compiled.TWICE, **transform, END=30.0, WIDTH=4, FED=True, WHOLE=True),
+        compile_kernel(kernels.decompress, warps, {}, **transform, LANE=8, PER=1024, WHOLE=True),
     ]))  # fmt: skip
 
 
