@@ -26,7 +26,7 @@ const ROOMS: &[(&str, &str, usize)] = &[
 const TESTS: usize = 66_207;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 69_677;
+const WORDS: usize = 69_762;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.
