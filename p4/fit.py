@@ -106,9 +106,9 @@ def picture(chips):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help") or len(sys.argv) == 2 and sys.argv[1] in ("--table", "--picture"):
         print(__doc__.strip())
-        sys.exit(0 if len(sys.argv) > 1 else 2)
+        sys.exit(0 if sys.argv[1:] and sys.argv[1] in ("-h", "--help") else 2)
     if sys.argv[1] in ("--table", "--picture"):
         show = table if sys.argv[1] == "--table" else picture
         show(json.loads(pathlib.Path(sys.argv[2]).read_text()))

@@ -39,9 +39,14 @@ SERVERS = {"stratum": stratum, "bf_switchd": bf_switchd}
 
 if __name__ == "__main__":
     if len(sys.argv) != 4 or sys.argv[1] not in SERVERS or sys.argv[2] not in ("tofino", "tofino2"):
-        sys.exit(__doc__.strip())
+        print(__doc__.strip(), file=sys.stderr)
+        sys.exit(2)
     _, server, chip, file = sys.argv
     folder = pathlib.Path(__file__).parent / "build/tofino" / chip
-    context = gzip.decompress((folder / "context.json.gz").read_bytes())
-    packed = SERVERS[server]((folder / "tofino.bin").read_bytes(), context, (folder / "bfrt.json").read_bytes())
-    pathlib.Path(file).write_bytes(packed)
+    try:
+        binary, context, schema = ((folder / name).read_bytes() for name in ("tofino.bin", "context.json.gz", "bfrt.json"))
+        pathlib.Path(file).write_bytes(SERVERS[server](binary, gzip.decompress(context), schema))
+    except FileNotFoundError as error:
+        sys.exit(f"pack.py: there is no {error.filename}: `make p4`, with p4c-barefoot and bfas on the PATH, makes the program of a chip")
+    except OSError as error:
+        sys.exit(f"pack.py: {error}")

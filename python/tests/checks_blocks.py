@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import plain  # noqa: F401 - device="torch"
-import rig
-import thc
-import thc.torch
 import torch
 import torch.distributed as dist
 from rig import (

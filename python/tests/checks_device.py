@@ -9,7 +9,7 @@ import rig
 import thc
 import thc.torch
 import torch
-from rig import RANK, SIZE, Weights, backward, ddp, error_of, everywhere, gradients, same_everywhere, wrap_model, refused
+from rig import RANK, SIZE, Weights, backward, ddp, everywhere, gradients, refused, same_everywhere, wrap_model
 from test_device import CUDA, KERNELS  # it has Triton interpreted where there is no GPU
 
 SIZES = (9_000, 300, 12_000, 7_000)

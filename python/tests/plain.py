@@ -11,7 +11,7 @@ from thc.torch.device.codec import Grid
 from thc.torch.device.cut import RAW_WORDS, Run
 from thc.torch.options import KERNELS
 
-__all__ = ["NAME", "compress", "decompress", "norms", "obstacle", "pack"]
+__all__ = ["NAME", "compress", "decompress", "norms", "obstacle"]
 
 NAME = "torch"
 

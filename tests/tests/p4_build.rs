@@ -94,7 +94,7 @@ fn the_page_has_the_report() {
     let docs = p4().join("../docs");
     let page = fs::read_to_string(docs.join("switch.md")).unwrap();
     let rows = fit("--table");
-    assert!(page.contains(&rows), "docs/switch.md has not these rows of `p4/fit.py --table`:\n{rows}");
+    assert!(page.contains(&rows), "docs/switch.md lacks these rows of `p4/fit.py --table`:\n{rows}");
     let picture = fs::read_to_string(docs.join("tofino.svg")).unwrap();
     assert!(
         picture == fit("--picture"),

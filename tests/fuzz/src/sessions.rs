@@ -192,7 +192,7 @@ impl History {
         let is_own = Header::parse(packet).is_ok_and(|(header, payload)| {
             joins(header.kind) && payload.len() == header.kind.payload_len(Form::USUAL)
         });
-        assert!(is_own || state == after, "a packet that is none for it has changed the registry");
+        assert!(is_own || state == after, "a packet that is not for the registry changed it");
         assert!(after.len() < 8_000, "{}", after.len());
         // At most a packet to each.
         assert!(answers.len() <= 2 * self.processes.len() + 3, "{answers:?}");

@@ -80,7 +80,7 @@ fn compare_registers(switch: &Switch, interpreted: &Site) {
     names.extend(of("norm", &["tags", "values", "lengths", "calls", "keys"]));
     let both = switch.registers(&names).into_iter().zip(interpreted.switch.registers(&names));
     for (name, (cells, interpreted)) in names.iter().zip(both) {
-        assert!(cells == interpreted, "{name} is another in BMv2 than in the interpreter");
+        assert!(cells == interpreted, "{name} differs between BMv2 and the interpreter");
     }
 }
 

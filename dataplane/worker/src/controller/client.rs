@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What to look at if a connection ends before an answer.
-const MEND: &str = "does it want TLS (thcs://, not thc://), and are the controller's authority, this worker's certificate and its key \
+const REMEDY: &str = "does it want TLS (thcs://, not thc://), and are the controller's authority, this worker's certificate and its key \
                     those that it wants?";
 
 /// A runtime for the calling thread, which must not belong to another runtime.
@@ -63,16 +63,16 @@ pub async fn connect(controller: &Controller) -> Result<ControlClient<Channel>, 
     let channel = endpoint.connect().await.map_err(|error| {
         let cause = cause(&error);
         let message = format!("cannot connect: {cause}");
-        // One that is not there may come yet; certificates that do not suit will not.
+        // A controller that does not run may be started yet. Certificates that it refuses stay refused.
         match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
-            Some(io::ErrorKind::InvalidData) => Status::failed_precondition(format!("{message}; {MEND}")),
+            Some(io::ErrorKind::InvalidData) => Status::failed_precondition(format!("{message}; {REMEDY}")),
             _ => Status::unavailable(format!("{message}; is thc-controller running there?")),
         }
     })?;
     Ok(ControlClient::new(channel))
 }
 
-/// The innermost cause: what is outside of it says little more than that something failed.
+/// The innermost cause. The errors around the innermost one only say that something failed.
 fn cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     error.source().map_or(error, cause)
 }
@@ -93,7 +93,7 @@ pub fn words(status: &Status) -> String {
             format!("no answer within {} s; is thc-controller running there?", PATIENCE.as_secs())
         }
         // A refusal of the controller has no source; a connection that broke has.
-        (_, _, Some(error)) => format!("the controller closed the connection: {}; {MEND}", cause(error)),
+        (_, _, Some(error)) => format!("the controller closed the connection: {}; {REMEDY}", cause(error)),
         (code, "", _) => format!("{code:?}"),
         (_, message, _) => message.to_owned(),
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import abc
 import time
 from dataclasses import dataclass, field

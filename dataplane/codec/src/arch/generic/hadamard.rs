@@ -87,7 +87,8 @@ unsafe fn innermost<V: Vector>(inner: u32, x: *mut f32, len: usize, descending: 
 /// transform, the result to `target`, which may be `x`. Without a source or a target that part is left out.
 ///
 /// `between` gets the coordinates of one leaf after the other in registers, directly after their forward transform and before
-/// their inverse; or it makes those of a group of leaves in the first-level cache, where there is no forward transform. At each leaf as many floats of each slice in `next` are prefetched.
+/// their inverse. Without a forward transform `between` makes the coordinates of a group of leaves, in the first-level cache.
+/// At each leaf as many floats of each slice in `next` are prefetched.
 ///
 /// # Safety
 ///

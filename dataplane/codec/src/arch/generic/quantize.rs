@@ -118,7 +118,8 @@ unsafe fn half<V: Vector, const R: usize, const KIND: u8, const FIRST: usize, co
     }
 }
 
-/// Indices of a group, the vectors of `x` from number `from` on, which become the residual if that is wanted. `at` is the number + k0 of its first words.
+/// Indices of a group, the vectors of `x` from number `from` on, which become the residual if that is wanted. `at` is the
+/// number + k0 of the group's first words.
 #[inline(always)]
 pub(super) unsafe fn group<V: Vector, const R: usize, const KIND: u8>(
     c: &Constants<V>,
