@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Each room's name, folders, and maximum of product lines. Lower the maximum whenever a change removes lines.
 const ROOMS: &[(&str, &str, usize)] = &[
-    ("codec", "dataplane/codec", 5_995),
+    ("codec", "dataplane/codec", 5_997),
     ("protocol", "dataplane/protocol", 9_044),
     ("transport", "dataplane/transport", 4_962),
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 1_988),
@@ -15,18 +15,18 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("config", "dataplane/config", 3_354),
     ("policy", "dataplane/policy", 773),
     ("model server", "dataplane/model-server", 5_484),
-    ("p4", "p4", 4_494),
+    ("p4", "p4", 4_499),
     ("controller", "controller", 9_006),
-    ("python", "python/src python/thc", 12_351),
+    ("python", "python/src python/thc", 12_350),
     ("testbed", "testbed", 12_589),
     ("packaging", "packaging", 1_466),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 66_207;
+const TESTS: usize = 66_203;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
-const WORDS: usize = 69_762;
+const WORDS: usize = 69_778;
 const PAGES: &str = "README.md CONTRIBUTING.md CHANGELOG.md";
 
 /// Endings of files whose lines count. In `packaging` all files do.
