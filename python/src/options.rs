@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 use thc_ps::{Interval, Secret};
-use thc_transport::{Backend, DpdkOptions, FaultRates, IoName, LossyConfig, TransportError};
+use thc_transport::{Backend, DpdkOptions, IoName, LossyConfig, TransportError};
 
 /// A time: seconds, or text with a unit like "200ms".
 #[derive(Clone, Debug, Deserialize, FromPyObject)]
@@ -60,7 +60,6 @@ pub fn backend(io: Option<IoName>, options: &DpdkOptions, own: IpAddr) -> Result
 
 /// Faults to inject, like "loss=0.01,duplicate=0.001".
 pub fn faults(text: Option<&str>, seed: u64) -> Result<Option<LossyConfig>, String> {
-    let Some(text) = text else { return Ok(None) };
-    let rates: FaultRates = parse("inject", text)?;
-    Ok(Some(LossyConfig { seed, outgoing: rates, incoming: rates, ..LossyConfig::default() }))
+    let rates = text.map(|text| parse("inject", text)).transpose()?;
+    Ok(rates.map(|rates| LossyConfig::both_ways(rates, seed)))
 }

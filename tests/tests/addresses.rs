@@ -74,7 +74,7 @@ fn answers_come_from_the_address_that_was_asked() {
 fn also_after_a_restart_and_with_faults() {
     let dir = tempfile::tempdir().unwrap();
     let once = on_every_address(dir.path(), 0, &[], "30");
-    let flags = ["--shards", "2", "--inject-loss", "0.01", "--inject-reorder", "0.01"];
+    let flags = ["--shards", "2", "--inject", "loss=0.01,reorder=0.01"];
     let again = on_every_address(dir.path(), 2, &flags, "30");
     assert_eq!(again, once);
 }

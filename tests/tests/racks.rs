@@ -90,7 +90,7 @@ fn one_server_shares_and_racks_give_the_same_bits_whatever_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let inputs = write_gradients(dir.path(), 4, 700_001);
     let one = one_server(&inputs, &["--lane", "8"]);
-    let faults = ["--inject-loss", "0.005", "--inject-duplicate", "0.005", "--inject-reorder", "0.005"];
+    let faults = ["--inject", "loss=0.005,duplicate=0.005,reorder=0.005"];
     for (sizes, lane, faults) in [("2,2", "8", &[][..]), ("1,3", "16", &faults), ("2,2", "8", &faults)] {
         let servers = tree(sizes, &["--lane", lane], faults);
         let ends =
@@ -106,7 +106,7 @@ fn killed_and_restarted_racks_and_roots_change_no_bit() {
     let dir = tempfile::tempdir().unwrap();
     let inputs = write_gradients(dir.path(), 4, 3_000_000);
     let one = one_server(&inputs, &[]);
-    let mut servers = tree("2,2", &[], &["--inject-loss", "0.001"]);
+    let mut servers = tree("2,2", &[], &["--inject", "loss=0.001"]);
     let mut workers = start(&servers, "2,2", &inputs, &REPEAT);
     workers.iter().for_each(Followed::until_first_step);
     let mut kills = 0;

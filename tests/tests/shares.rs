@@ -76,7 +76,7 @@ fn packed_sums_change_no_bit_whatever_is_lost() {
         let ps = Ps::start(WORKERS, flags);
         means(&inputs, &["--ps", &ps.addr.to_string()])
     };
-    let faults = ["--inject-loss", "0.01", "--inject-duplicate", "0.01", "--inject-reorder", "0.01"];
+    let faults = ["--inject", "loss=0.01,duplicate=0.01,reorder=0.01"];
     let one = of_server(&[&usual[..], &["--lane", "8"]].concat());
     assert!(one.iter().all(|mean| *mean == one[0]));
     assert!(of_server(&[&usual[..], &["--lane", "7"], &faults].concat()) == one);

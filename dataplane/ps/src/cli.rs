@@ -75,25 +75,12 @@ pub struct Flags {
     server: ServerOptions,
     #[command(flatten)]
     job: JobOptions,
-    /// For tests: lose this share of the packets, in each direction
-    #[arg(long, hide = true, value_name = "P", value_parser = probability)]
-    inject_loss: Option<f64>,
-    /// For tests: double this share of the packets, in each direction
-    #[arg(long, hide = true, value_name = "P", value_parser = probability)]
-    inject_duplicate: Option<f64>,
-    /// For tests: delay this share of the packets behind later ones, in each direction
-    #[arg(long, hide = true, value_name = "P", value_parser = probability)]
-    inject_reorder: Option<f64>,
-    /// For tests: seed of the faults
+    /// Faults to inject into this server's packets, for tests: loss=0.01,duplicate=0.01,reorder=0.01
+    #[arg(long, hide = true, value_name = "FAULTS")]
+    inject: Option<FaultRates>,
+    /// Seed of the injected faults
     #[arg(long, hide = true, value_name = "NUMBER", default_value_t = 0)]
     inject_seed: u64,
-}
-
-fn probability(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
-        _ => Err("give a number from 0 to 1".to_owned()),
-    }
 }
 
 /// The options that `-h` shows.
@@ -112,21 +99,7 @@ impl Flags {
             Some(path) => ServerOptions::read(path)?,
             None => ServerOptions::default(),
         };
-        self.server.faults = self.faults();
+        self.server.faults = self.inject.map(|rates| LossyConfig::both_ways(rates, self.inject_seed));
         file.with_flags(self.server, self.job)
-    }
-
-    fn faults(&self) -> Option<LossyConfig> {
-        let rates = FaultRates {
-            loss: self.inject_loss.unwrap_or(0.0),
-            duplicate: self.inject_duplicate.unwrap_or(0.0),
-            reorder: self.inject_reorder.unwrap_or(0.0),
-        };
-        (rates != FaultRates::NONE).then_some(LossyConfig {
-            seed: self.inject_seed,
-            outgoing: rates,
-            incoming: rates,
-            ..LossyConfig::default()
-        })
     }
 }

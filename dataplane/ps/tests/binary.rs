@@ -238,7 +238,7 @@ fn flags_that_make_no_sense_end_with_2_and_keep_the_secret() {
         (["--fraction", "3"], "--fraction"),
         (["--policy", "hopeful"], "--policy"),
         (["--recv-buffer", "lots"], "--recv-buffer"),
-        (["--inject-loss", "7"], "--inject-loss"),
+        (["--inject", "loss=7"], "loss is 7"),
         (["--nonsense", "1"], "--nonsense"),
     ] {
         let (code, err) = fails(&[&wrong[..], &JOB].concat());
@@ -273,16 +273,7 @@ fn the_cookie_may_come_from_the_environment() {
 /// With half of the packets lost each way, JOINs get through in the end.
 #[test]
 fn faults_can_be_injected() {
-    let more = [
-        "--inject-loss",
-        "0.5",
-        "--inject-duplicate",
-        "0.1",
-        "--inject-reorder",
-        "0.1",
-        "--inject-seed",
-        "7",
-    ];
+    let more = ["--inject", "loss=0.5,duplicate=0.1,reorder=0.1", "--inject-seed", "7"];
     let server = Running::start(&flags("127.0.0.1:0", &more));
     assert!(server.greeting[0].ends_with(", injecting faults"), "{:?}", server.greeting);
     session(2, server.address);

@@ -82,7 +82,7 @@ fn step(random: &mut Rng, workers: &[RawWorker], round: u32) -> Step {
         7 => header.table = TableId(random.u8(..)),
         8 => shard = random.u8(..welcome.shards),
         9 => (header.round, header.flags) = (Round(random.u32(..)), 0),
-        10 => header.kind = *random.choice(Kind::ALL).unwrap(),
+        10 => header.kind = random.choice(thc_support::kinds()).unwrap(),
         11 => cut = Some(random.usize(1..20)),
         _ => {}
     }

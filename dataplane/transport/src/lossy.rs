@@ -39,6 +39,13 @@ impl Default for LossyConfig {
     }
 }
 
+impl LossyConfig {
+    /// The same rates of faults in both directions.
+    pub fn both_ways(rates: FaultRates, seed: u64) -> LossyConfig {
+        LossyConfig { seed, outgoing: rates, incoming: rates, ..LossyConfig::default() }
+    }
+}
+
 /// The faults that a [`LossyIo`] has injected, in both directions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LossyStats {

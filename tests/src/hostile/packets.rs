@@ -230,7 +230,8 @@ impl Packets {
 
     /// What only a server sends.
     fn downstream(&mut self, packet: &mut Vec<u8>) {
-        let down: Vec<Kind> = Kind::ALL.iter().copied().filter(|&kind| kind as u8 & 0x10 != 0).collect();
+        let down: Vec<Kind> =
+            thc_support::kinds().into_iter().filter(|&kind| kind as u8 & 0x10 != 0).collect();
         let kind = down[self.rng.usize(..down.len())];
         self.write_header(kind, packet);
         match kind {

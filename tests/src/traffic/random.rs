@@ -132,7 +132,7 @@ pub fn step(random: &mut Rng, plant: &Plant, stations: &[(Mac, u16)], time: u32)
         5 => payload.push(0),
         6 => header.slot = SlotId(random.u16(..)),
         7 => header.table = TableId(random.u8(..)),
-        8 => header.kind = *random.choice(Kind::ALL).unwrap(),
+        8 => header.kind = random.choice(thc_support::kinds()).unwrap(),
         9 => cut = random.usize(..20),
         10 => place.1.set_ip(Ipv4Addr::from_bits(u32::from_be_bytes(bytes_of(place.1)) ^ 1).into()),
         11 => place.1.set_port(place.1.port() ^ 1),

@@ -132,7 +132,7 @@ fn a_switch_and_a_thc_ps_are_racks_below_a_thc_ps() {
         // The root may have two ports.
         let [top, rack] = [0, 2].map(|n| SocketAddr::from(([127, 0, 0, 1], first + n)));
         let common = [&table[..], &["--lane", lane, "--racks", "2,2"]].concat();
-        let lossy = ["--shards", shards, "--inject-loss", "0.002"];
+        let lossy = ["--shards", shards, "--inject", "loss=0.002"];
         let _root = Ps::listen_at(top, &[&common[..], &lossy].concat());
         let at = top.to_string();
         let _rack = Ps::listen_at(rack, &[&common[..], &["--rack", "1", "--root", &at]].concat());

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, write_gradients};
 
 const LENGTH: usize = 200_000;
-const FAULTS: [&str; 6] = ["--inject-loss", "0.02", "--inject-duplicate", "0.01", "--inject-reorder", "0.01"];
+const FAULTS: [&str; 2] = ["--inject", "loss=0.02,duplicate=0.01,reorder=0.01"];
 
 /// A Python that has NumPy.
 fn python() -> Option<&'static str> {

@@ -122,9 +122,6 @@ macro_rules! codes {
         pub enum $name { $($(#[$variant_meta])* $variant = $byte),* }
 
         impl $name {
-            /// All, in the order of their bytes.
-            pub const ALL: &'static [$name] = &[$($name::$variant),*];
-
             /// The variant of a byte.
             pub const fn from_byte(byte: u8) -> Option<$name> {
                 match byte { $($byte => Some($name::$variant),)* _ => None }

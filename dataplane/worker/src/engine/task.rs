@@ -112,12 +112,7 @@ impl Work<'_> {
                     norms.push(compressor.norm(at.choice, x, kept));
                 }
             }
-            Work::Rotate { kept, work } => {
-                for at in parts {
-                    let (x, kept) = (&x[place(at)], kept.map(|kept| &kept[place(at)]));
-                    compressor.rotate((call, at), x, kept, &mut work[at.padded_range()])?;
-                }
-            }
+            Work::Rotate { kept, work } => rotate(compressor, call, parts, x, *kept, work)?,
             Work::Compress(compress) => compress.run(compressor, call, parts, x)?,
             Work::FeedBack { residual, left } => {
                 for at in parts.iter().filter(|at| at.norm != 0) {
@@ -161,6 +156,10 @@ impl Compress<'_> {
         x: &[f32],
     ) -> Result<(), CodecError> {
         let Compress { fed, rotated, holds, work, packed } = self;
+        if *holds && !*rotated {
+            rotate(compressor, call, parts, x, fed.as_ref().map(|fed| fed.kept), work)?;
+            *rotated = true;
+        }
         let offset = parts.first().map_or(0, |at| at.part.offset);
         let place = |at: &Measured| at.place(offset);
         for (i, at) in parts.iter().enumerate() {
@@ -181,12 +180,8 @@ impl Compress<'_> {
                     compressor.write_raw_with(at, x, kept, packed);
                     left.fill(0.0);
                 }
-                fed if *rotated || *holds => {
+                fed if *rotated => {
                     let work = &mut work[at.padded_range()];
-                    if !*rotated {
-                        let kept = fed.as_ref().map(|(kept, _)| *kept);
-                        compressor.rotate((call, at), x, kept, work)?;
-                    }
                     compressor.quantize((call, at), work, packed)?;
                     if let Some((_, left)) = fed.filter(|_| !*holds) {
                         compressor.feed_back((call, at), work, left)?;
@@ -200,6 +195,22 @@ impl Compress<'_> {
         }
         Ok(())
     }
+}
+
+/// Rotates the partitions of a group, with their error feedback, into `work`, which is as large as the group.
+fn rotate(
+    compressor: &Compressor,
+    call: u64,
+    parts: &[Measured],
+    x: &[f32],
+    kept: Option<&[f32]>,
+    work: &mut [f32],
+) -> Result<(), CodecError> {
+    let offset = parts.first().map_or(0, |at| at.part.offset);
+    parts.iter().try_for_each(|at| {
+        let kept = kept.map(|kept| &kept[at.place(offset)]);
+        compressor.rotate((call, at), &x[at.place(offset)], kept, &mut work[at.padded_range()])
+    })
 }
 
 /// Keeps the error feedback of a partition that is not sent, and adds the gradient if the others went on without it.

@@ -68,7 +68,7 @@ impl Share {
         let Share { job, at } = self;
         let rates = FaultRates { loss: job.loss, ..FaultRates::NONE };
         let seed = job.seed.wrapping_add(worker.into());
-        let faults = LossyConfig { seed, outgoing: rates, incoming: rates, ..LossyConfig::default() };
+        let faults = LossyConfig::both_ways(rates, seed);
         let options = ServerOptions {
             share: Some(format!("{worker}/{}", at.len())),
             shares: Some(at.iter().map(ToString::to_string).collect()),
@@ -129,8 +129,7 @@ impl Job {
         if self.loss == 0.0 {
             return Vec::new();
         }
-        let (loss, seed) = (self.loss.to_string(), self.seed.to_string());
-        ["--inject-loss", &loss, "--inject-seed", &seed].map(str::to_owned).to_vec()
+        vec![format!("--inject=loss={}", self.loss), format!("--inject-seed={}", self.seed)]
     }
 
     /// Puts the secret into a child's environment.
@@ -185,7 +184,7 @@ mod tests {
         };
         let line = job.arguments(None, Vec::new()).join(" ");
         assert!(
-            line.contains("--workers 4 --method thc-paper") && line.contains("--inject-loss 0.01"),
+            line.contains("--workers 4 --method thc-paper") && line.contains("--inject=loss=0.01"),
             "{line}"
         );
         assert!(!line.contains(&job.cookie.to_string()) && !line.to_lowercase().contains("c00c1e55"));

@@ -4,21 +4,15 @@ use super::MOST_THREADS;
 use super::keys::Keys;
 use super::texts::{parse, time};
 use std::net::SocketAddr;
-use thc_transport::{Backend, FaultRates, LossyConfig};
+use thc_transport::{Backend, LossyConfig};
 use thc_worker::{Controller, ControllerUrl, GroupConfig, Rounding, Seat, Timeouts, server_address};
 
 impl Keys {
     /// The group to join. The caller has checked `worker`, `cookie` and `io`.
     pub(super) fn group(&self, worker: u8, cookie: u32, io: Backend) -> Result<GroupConfig, String> {
         let defaults = GroupConfig::default();
-        let faults = match &self.inject {
-            None => None,
-            Some(text) => {
-                let rates: FaultRates = parse("inject", text)?;
-                let seed = self.inject_seed.unwrap_or(0);
-                Some(LossyConfig { seed, outgoing: rates, incoming: rates, ..LossyConfig::default() })
-            }
-        };
+        let rates = self.inject.as_ref().map(|text| parse("inject", text)).transpose()?;
+        let faults = rates.map(|rates| LossyConfig::both_ways(rates, self.inject_seed.unwrap_or(0)));
         let controller = self.controller()?;
         let bind = self.bind()?;
         if let Backend::Dpdk(dpdk) = &io
