@@ -1,30 +1,28 @@
 //! Lookup tables: table `lookup`, and tables `lookup_a0`, `lookup_b0`, … by bytes of indices, the same rows in each.
 
-use super::Row;
+use super::{Fields, row};
 use thc_protocol::wire::Form;
 
-/// Table `lookup`: a lookup table T (P6).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LookupRow {
-    /// Key: its id.
-    pub table: u8,
-    /// T\[0\] to T\[15\].
-    pub values: [u8; 16],
-    /// The form of packets that name it.
-    pub form: Form,
+row! {
+    /// Table `lookup`: a lookup table T (P6).
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    LookupRow of "lookup", "set_values",
+    key {
+        /// Key: its id.
+        table: u8,
+    }
+    params {
+        /// T\[0\] to T\[15\].
+        values: [u8; 16],
+        /// The form of packets that name it.
+        form: Form,
+    }
 }
 
-impl Row for LookupRow {
-    const TABLE: &'static str = "lookup";
-
-    fn key(&self) -> Vec<(&'static str, u128)> {
-        vec![("table", self.table.into())]
-    }
-
-    fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
-        let values = u128::from_be_bytes(self.values);
-        let form = self.form;
-        ("set_values", vec![("values", values), ("width", form.width().into()), ("lane", form.sums().into())])
+/// The parameters `width` and `lane`.
+impl Fields for Form {
+    fn put(&self, _: &'static str, to: &mut Vec<(&'static str, u128)>) {
+        to.extend([("width", self.width().into()), ("lane", self.sums().into())]);
     }
 }
 

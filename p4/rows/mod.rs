@@ -13,7 +13,7 @@ pub use switch::{
     ControlPlaneRow, ControlPortRow, OwnAddressRow, OwnArpRow, SourceRow, StationAction, StationRow,
 };
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A row of a table: names and values as the P4Info has them.
 pub trait Row: Sized {
@@ -26,11 +26,81 @@ pub trait Row: Sized {
     /// The action and its parameters, by name.
     fn action(&self) -> (&'static str, Vec<(&'static str, u128)>);
 
-    /// How many packets a second a row's own meter lets pass, where the table has meters.
+    /// The packets a second that a row's own meter lets pass, where the table has meters.
     fn rate(&self) -> Option<u32> {
         None
     }
 }
+
+/// A value of a row: a field of its table's key or a parameter of its action, or two of them.
+pub(crate) trait Fields {
+    /// Appends the value under this name, or under names of its own.
+    fn put(&self, name: &'static str, to: &mut Vec<(&'static str, u128)>);
+}
+
+macro_rules! fields {
+    ($($type:ty: $value:ident => $number:expr;)*) => {$(
+        impl Fields for $type {
+            fn put(&self, name: &'static str, to: &mut Vec<(&'static str, u128)>) {
+                let $value = *self;
+                to.push((name, $number));
+            }
+        }
+    )*};
+}
+
+fields! {
+    u8: number => number.into();
+    u16: number => number.into();
+    u32: number => number.into();
+    bool: truth => truth.into();
+    [u8; 6]: mac => mac_number(mac);
+    [u8; 16]: bytes => u128::from_be_bytes(bytes);
+    IpAddr: address => address_number(address);
+}
+
+/// The fields `address` and `udp_port`.
+impl Fields for SocketAddr {
+    fn put(&self, _: &'static str, to: &mut Vec<(&'static str, u128)>) {
+        to.extend([("address", address_number(self.ip())), ("udp_port", self.port().into())]);
+    }
+}
+
+/// Declares the rows of a table that have one action: its name and that of the action, the fields of its key, and the action's
+/// parameters.
+macro_rules! row {
+    (
+        $(#[$meta:meta])*
+        $name:ident of $table:literal, $action:literal,
+        key { $($(#[$key_meta:meta])* $key:ident: $key_type:ty,)* }
+        params { $($(#[$param_meta:meta])* $param:ident: $param_type:ty,)* }
+    ) => {
+        $(#[$meta])*
+        pub struct $name {
+            $($(#[$key_meta])* pub $key: $key_type,)*
+            $($(#[$param_meta])* pub $param: $param_type,)*
+        }
+
+        impl $crate::rows::Row for $name {
+            const TABLE: &'static str = $table;
+
+            fn key(&self) -> Vec<(&'static str, u128)> {
+                #[allow(unused_mut, reason = "the key of a default is empty")]
+                let mut key = Vec::new();
+                $($crate::rows::Fields::put(&self.$key, stringify!($key), &mut key);)*
+                key
+            }
+
+            fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
+                #[allow(unused_mut, reason = "some actions have no parameters")]
+                let mut params = Vec::new();
+                $($crate::rows::Fields::put(&self.$param, stringify!($param), &mut params);)*
+                ($action, params)
+            }
+        }
+    };
+}
+use row;
 
 fn mac_number(mac: [u8; 6]) -> u128 {
     mac.iter().fold(0, |number, &byte| number << 8 | u128::from(byte))

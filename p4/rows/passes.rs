@@ -1,6 +1,6 @@
 //! Ways of packets through a switch: tables `passes` and `loopback_ports`.
 
-use super::Row;
+use super::{Row, row};
 
 /// A row of a program whose passes have cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,21 +43,13 @@ impl Row for PassRow {
     }
 }
 
-/// Table `loopback_ports`: a port by which packets come back from a pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoopbackPortRow {
-    /// Key: the port.
-    pub port: u16,
-}
-
-impl Row for LoopbackPortRow {
-    const TABLE: &'static str = "loopback_ports";
-
-    fn key(&self) -> Vec<(&'static str, u128)> {
-        vec![("port", self.port.into())]
+row! {
+    /// Table `loopback_ports`: a port by which packets come back from a pass.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    LoopbackPortRow of "loopback_ports", "own_pass",
+    key {
+        /// Key: the port.
+        port: u16,
     }
-
-    fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
-        ("own_pass", Vec::new())
-    }
+    params {}
 }

@@ -1,68 +1,45 @@
 //! The switch itself, and what it forwards for others: tables `own_address`, `own_arp`, `source`, `stations`, `control_plane` and `control_ports`.
 
-use super::{Row, address_number, mac_number};
+use super::{Row, mac_number, row};
 use std::net::IpAddr;
 
-/// Table `own_address`: packets to this address are for the aggregator itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnAddressRow {
-    /// Key: the Ethernet address.
-    pub mac: [u8; 6],
-    /// Key: the IP address.
-    pub address: IpAddr,
+row! {
+    /// Table `own_address`: packets to this address are for the aggregator itself.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    OwnAddressRow of "own_address", "set_ours",
+    key {
+        /// Key: the Ethernet address.
+        mac: [u8; 6],
+        /// Key: the IP address.
+        address: IpAddr,
+    }
+    params {}
 }
 
-impl Row for OwnAddressRow {
-    const TABLE: &'static str = "own_address";
-
-    fn key(&self) -> Vec<(&'static str, u128)> {
-        vec![("mac", mac_number(self.mac)), ("address", address_number(self.address))]
+row! {
+    /// Table `own_arp`: an address whose ARP requests the switch answers itself.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    OwnArpRow of "own_arp", "answer_arp",
+    key {
+        /// Key: the IP address.
+        address: IpAddr,
     }
-
-    fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
-        ("set_ours", Vec::new())
-    }
-}
-
-/// Table `own_arp`: an address whose ARP requests the switch answers itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnArpRow {
-    /// Key: the IP address.
-    pub address: IpAddr,
-    /// The answer.
-    pub mac: [u8; 6],
-}
-
-impl Row for OwnArpRow {
-    const TABLE: &'static str = "own_arp";
-
-    fn key(&self) -> Vec<(&'static str, u128)> {
-        vec![("address", address_number(self.address))]
-    }
-
-    fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
-        ("answer_arp", vec![("mac", mac_number(self.mac))])
+    params {
+        /// The answer.
+        mac: [u8; 6],
     }
 }
 
-/// Table `source`: the aggregator's own addresses, which answers come from; the table's default, it has no other rows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceRow {
-    /// The Ethernet address.
-    pub mac: [u8; 6],
-    /// The IP address.
-    pub address: IpAddr,
-}
-
-impl Row for SourceRow {
-    const TABLE: &'static str = "source";
-
-    fn key(&self) -> Vec<(&'static str, u128)> {
-        Vec::new()
-    }
-
-    fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
-        ("set_source", vec![("mac", mac_number(self.mac)), ("address", address_number(self.address))])
+row! {
+    /// Table `source`: the aggregator's own addresses, which answers come from; the table's default, it has no other rows.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    SourceRow of "source", "set_source",
+    key {}
+    params {
+        /// The Ethernet address.
+        mac: [u8; 6],
+        /// The IP address.
+        address: IpAddr,
     }
 }
 
@@ -102,24 +79,17 @@ impl Row for StationRow {
     }
 }
 
-/// Table `control_plane`: a kind of packets that go to the controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ControlPlaneRow {
-    /// Key: the kind's number (P2).
-    pub kind: u8,
-    /// The controller's port.
-    pub port: u16,
-}
-
-impl Row for ControlPlaneRow {
-    const TABLE: &'static str = "control_plane";
-
-    fn key(&self) -> Vec<(&'static str, u128)> {
-        vec![("kind", self.kind.into())]
+row! {
+    /// Table `control_plane`: a kind of packets that go to the controller.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    ControlPlaneRow of "control_plane", "to_control",
+    key {
+        /// Key: the kind's number (P2).
+        kind: u8,
     }
-
-    fn action(&self) -> (&'static str, Vec<(&'static str, u128)>) {
-        ("to_control", vec![("port", self.port.into())])
+    params {
+        /// The controller's port.
+        port: u16,
     }
 }
 
