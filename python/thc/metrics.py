@@ -24,7 +24,7 @@ def _reader(field: str) -> Read:
     return lambda stats, _: getattr(stats, field)
 
 
-# What a group counts has the names and texts of the library, whose program thc-worker exports the same.
+# What a group counts has the names and texts of the library.
 _FAMILIES: list[Family] = [
     *((f"thc_group_{name}", kind, what, _reader(field)) for field, name, kind, what in _native.group_metrics()),
     ("thc_training_steps", "counter", "steps that were measured", lambda _, training: training.steps),

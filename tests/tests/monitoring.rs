@@ -1,19 +1,21 @@
-//! What `packaging/` asks Prometheus for is what the programs serve: all four of them run, and a real Prometheus if there is one.
+//! What `packaging/` asks Prometheus for is what the programs serve: they run, a worker beside them, and a real Prometheus if there is one.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use thc_config::metrics::{self, MetricsServer};
 use thc_support::openmetrics::{Family, names, parse, sum};
-use thc_tests::{COOKIE, Ps, binary, free_port};
+use thc_tests::{COOKIE_NUMBER, Ps, binary, free_port};
+use thc_worker::{Group, GroupConfig, METRICS, MetricKind, Quantity, Seat};
 
 type Families = std::collections::BTreeMap<String, Family>;
 
@@ -117,13 +119,56 @@ impl Drop for Trained {
     }
 }
 
-/// The four programs, a job of one worker that never ends, a model that is trained, and where each answers.
+/// A worker whose totals are served in the form of the Python package, until this is dropped.
+struct Worker {
+    stop: Arc<AtomicBool>,
+    _served: MetricsServer,
+}
+
+impl Worker {
+    fn start(ps: SocketAddr, at: &str) -> Worker {
+        let seat = Seat { ps, cookie: COOKIE_NUMBER, ..Seat::default() };
+        let group = Arc::new(Group::join(GroupConfig { seat, ..GroupConfig::default() }).unwrap());
+        let stop = Arc::new(AtomicBool::new(false));
+        let (counted, stopped) = (Arc::clone(&group), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            let mut data = vec![1.0; 100_000];
+            while !stopped.load(Ordering::Relaxed) && group.allreduce(&mut data).is_ok() {}
+        });
+        let text = move || {
+            let stats = counted.stats().unwrap();
+            metrics::text("thc_group", move |encoder| {
+                METRICS.iter().try_for_each(|metric| {
+                    let value = match (metric.read)(&stats) {
+                        Quantity::Count(count) => count as f64,
+                        Quantity::Seconds(seconds) => seconds,
+                    };
+                    let row = [([("thc_job", "1".to_owned()), ("worker", "0".to_owned())], value)];
+                    match metric.kind {
+                        MetricKind::Counter => metrics::counters(encoder, metric.name, metric.help, row),
+                        MetricKind::Gauge => metrics::gauges(encoder, metric.name, metric.help, row),
+                    }
+                })
+            })
+        };
+        Worker { stop, _served: MetricsServer::serve(at.parse().unwrap(), text).unwrap() }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Three programs, a job of one worker that never ends, a model that is trained, and where each answers.
 struct Site {
     at: [String; 4],
-    // Before the server that it needs.
+    // Before the servers that they need.
     _trained: Trained,
+    _worker: Worker,
     _ps: Ps,
-    _others: [Running; 3],
+    _others: [Running; 2],
     _folder: tempfile::TempDir,
 }
 
@@ -140,15 +185,20 @@ impl Site {
         controller
             .args(["run", "--state", "none", "--listen", "127.0.0.1:0", "--http", &at[0], "--config"])
             .arg(&file);
-        let mut worker = Command::new(binary("thc-worker"));
-        worker.args(["--ps", &ps.addr.to_string(), "--cookie", COOKIE, "--worker", "0", "--http", &at[2]]);
-        worker.args(["--coordinates", "100000", "--repeat", "10000000"]);
+        let worker = Worker::start(ps.addr, &at[2]);
         let models = format!("127.0.0.1:{}", free_port());
         let mut model = Command::new(binary("thc-model"));
         model.args(["--listen", &models, "--job", "1", "--secret", SECRET, "--http", &at[3], "--state"]);
         model.arg(folder.path().join("models"));
-        let others = [controller, worker, model].map(|mut command| Running::start(&mut command).unwrap());
-        Site { at, _trained: Trained::start(models), _ps: ps, _others: others, _folder: folder }
+        let others = [controller, model].map(|mut command| Running::start(&mut command).unwrap());
+        Site {
+            at,
+            _trained: Trained::start(models),
+            _worker: worker,
+            _ps: ps,
+            _others: others,
+            _folder: folder,
+        }
     }
 
     fn families(&self, place: usize) -> Families {
@@ -173,13 +223,35 @@ fn dashboards_and_alerts_ask_for_what_is_served() {
     assert!(missing.is_empty(), "docs/operate.md names {missing:?}");
 }
 
+/// Prometheus' own tool takes the files.
+#[test]
+fn promtool_takes_the_files() {
+    for (what, file) in [("config", "prometheus/thc.yml"), ("rules", "prometheus/thc-alerts.yml")] {
+        match Command::new("promtool").args(["check", what]).arg(packaging_file(file)).output() {
+            Ok(output) => assert!(output.status.success(), "{output:?}"),
+            Err(_) => println!("not run: promtool not found (Debian's package prometheus)"),
+        }
+    }
+}
+
+/// All expressions of a dashboard's panels, for job 1 and all targets.
+fn expressions(file: &str) -> Vec<String> {
+    let text = fs::read_to_string(packaging_file(file)).unwrap();
+    let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.filter_map(|panel| panel["targets"].as_array()).flatten();
+    let filled = [("$__rate_interval", "5s"), ("$job", "1"), ("$target", ".*")];
+    let asked = targets.map(|target| target["expr"].as_str().unwrap().to_owned());
+    asked.map(|text| filled.iter().fold(text, |text, (name, value)| text.replace(name, value))).collect()
+}
+
 #[test]
 fn a_prometheus_reads_servers_and_workers_and_understands_their_dashboard() {
     let site = Site::start();
     let folder = tempfile::tempdir().unwrap();
     let mut config = fs::read_to_string(packaging_file("prometheus/thc.yml")).unwrap();
     for (usual, at) in
-        ["127.0.0.1:9701", "127.0.0.1:9100", "127.0.0.1:9102", "127.0.0.1:9111"].iter().zip(&site.at)
+        ["127.0.0.1:9701", "127.0.0.1:9100", "127.0.0.1:9702", "127.0.0.1:9111"].iter().zip(&site.at)
     {
         assert!(config.contains(usual), "{config}");
         config = config.replace(usual, at);
@@ -209,16 +281,15 @@ fn a_prometheus_reads_servers_and_workers_and_understands_their_dashboard() {
     let value = |found: &serde_json::Value| found["value"][1].as_str().unwrap().parse::<f64>().unwrap();
     wait_until("all four are read", || ask("sum(up)").filter(|found| value(&found[0]) == 4.0));
 
-    let text = fs::read_to_string(packaging_file("grafana/thc-servers.json")).unwrap();
-    let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let panels = dashboard["panels"].as_array().unwrap().iter();
-    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
-    let asked: Vec<&str> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
+    let asked = expressions("grafana/thc-servers.json");
     assert!(asked.len() > 8, "{asked:?}");
     for query in asked {
-        let filled = query.replace("$__rate_interval", "5s").replace("$job", "1");
-        wait_until(query, || ask(&filled));
+        wait_until(&query, || ask(&query));
     }
+    // The controller here has no job, so most of these have no answer; refused ones fail.
+    let of_controller = expressions("grafana/thc.json");
+    assert!(of_controller.len() > 12, "{of_controller:?}");
+    of_controller.iter().for_each(|query| drop(ask(query)));
     wait_until("packets of both shards", || {
         let found = ask("rate(thc_ps_network_packets_total{direction=\"in\",job=\"thc-ps\"}[5s]) > 0")?;
         (found.len() == 2).then_some(())

@@ -2,14 +2,11 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use rustix::process::Signal;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use thc_support::openmetrics::{parse, value};
 use thc_tests::followed::Followed;
-use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, binary, free_port, write_gradient};
+use thc_tests::{COOKIE, Finished, Ps, WorkerProcess, free_port, write_gradient};
 
 /// Runs one worker per input file; returns how each ended.
 fn all_reduce(ps: &Ps, inputs: &[PathBuf], more: &[&str]) -> Vec<Finished> {
@@ -440,59 +437,4 @@ fn a_plan_says_as_what_a_tensor_travels() {
     for end in differ.into_iter().map(WorkerProcess::finish) {
         assert!(end.code == Some(1) && end.err.contains("called different all-reduces"), "{end:?}");
     }
-}
-
-/// Ended with its value.
-struct Asked(std::process::Child);
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A worker answers Prometheus while it runs, and an address that is none is told before anybody waits.
-#[test]
-fn a_worker_tells_its_metrics() {
-    let ps = Ps::start(1, &[]);
-    let addr = ps.addr.to_string();
-    let run = |more: &[&str]| {
-        let mut command = Command::new(binary("thc-worker"));
-        command
-            .args(["--ps", &addr, "--cookie", COOKIE, "--worker", "0", "--coordinates", "1000"])
-            .args(more);
-        command.env("NO_COLOR", "1").env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(Stdio::piped()).spawn().unwrap()
-    };
-    let refused = run(&["--http", "9702"]).wait_with_output().unwrap();
-    assert_eq!(refused.status.code(), Some(2));
-    let told = "thc-worker: http = \"9702\": give an address and a port, such as 127.0.0.1:9102\n";
-    assert_eq!(String::from_utf8_lossy(&refused.stderr), told);
-
-    let mut worker = Asked(run(&["--repeat", "10000000", "--http", "127.0.0.1:0"]));
-    let mut lines = BufReader::new(worker.0.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let line = lines.find(|line| line.contains("metrics at http://")).unwrap();
-    let at = line.split("http://").nth(1).unwrap().trim_end_matches("/metrics").to_owned();
-    let labels = [("thc_job", "1"), ("worker", "0")];
-    let until = |calls: f64| {
-        let started = Instant::now();
-        loop {
-            let mut stream = TcpStream::connect(&at).unwrap();
-            write!(stream, "GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-            let mut text = String::new();
-            stream.read_to_string(&mut text).unwrap();
-            let families = parse(text.split_once("\r\n\r\n").unwrap().1);
-            if value(&families, "thc_group_calls", &labels).is_some_and(|found| found > calls) {
-                return families;
-            }
-            assert!(started.elapsed() < thc_tests::HANG, "{text}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    };
-    let first = until(0.0);
-    let calls = value(&first, "thc_group_calls", &labels).unwrap();
-    assert_eq!(value(&first, "thc_group_coordinates", &labels), Some(calls * 1000.0));
-    assert!(value(&first, "thc_group_sent_packets", &labels).unwrap() >= calls * 2.0, "a NORM and DATA each");
-    until(calls);
 }

@@ -48,15 +48,6 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// The number alone.
-    #[must_use]
-    pub fn as_f64(self) -> f64 {
-        match self {
-            Quantity::Count(count) => count as f64,
-            Quantity::Seconds(seconds) => seconds,
-        }
-    }
-
     fn serialize<T: Copy + Into<Quantity>, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
         match (*value).into() {
             Quantity::Count(count) => to.serialize_u64(count),

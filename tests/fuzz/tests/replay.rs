@@ -66,16 +66,4 @@ macro_rules! targets {
     };
 }
 
-targets!(
-    wire,
-    aggregator,
-    worker,
-    sessions,
-    p4runtime,
-    ps_config,
-    controller_config,
-    npy,
-    safetensors,
-    table,
-    feedback
-);
+targets!(wire, aggregator, worker, sessions, p4runtime, ps_config, controller_config, npy, table, feedback);

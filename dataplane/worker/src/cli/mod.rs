@@ -1,7 +1,6 @@
 //! The command line of `thc-worker`.
 
 pub mod doctor;
-pub mod metrics;
 pub mod options;
 pub mod output;
 pub mod run;

@@ -1,4 +1,4 @@
-//! What a check finds.
+//! The findings of doctor's checks.
 
 use serde::Serialize;
 use thc_protocol::wire::MAX_PACKET;

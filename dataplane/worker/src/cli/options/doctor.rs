@@ -35,7 +35,7 @@ const ANSWER: Duration = Duration::from_secs(2);
 #[derive(Debug, clap::Args)]
 #[command(after_help = DOCTOR)]
 pub(super) struct DoctorFlags {
-    /// The same TOML file as for a run; flags override it
+    /// TOML file of a run; flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print the report as JSON on stdout

@@ -50,10 +50,10 @@ pub(super) struct Keys {
     /// Address and port to send from [default: 0.0.0.0:0]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Group")]
     pub(super) bind: Option<String>,
-    /// How long to wait for the other workers [default: 60s]
+    /// Longest wait for the other workers [default: 60s]
     #[arg(long, value_name = "TIME", help_heading = "Group")]
     pub(super) join_timeout: Option<String>,
-    /// How long an all-reduce may make no progress before it fails [default: 60s]
+    /// Time without progress after which an all-reduce fails [default: 60s]
     #[arg(long, value_name = "TIME", help_heading = "Group")]
     pub(super) timeout: Option<String>,
     /// Longer time-out, which applies while the parameter server answers and only other workers are late [default: that
@@ -76,10 +76,6 @@ pub(super) struct Keys {
     /// Backend that carries the packets [default: udp]
     #[arg(long, value_enum, value_name = "BACKEND", help_heading = "Group")]
     pub(super) io: Option<IoName>,
-    /// Serve metrics to Prometheus at http://ADDRESS:PORT/metrics while this worker runs; anyone who can reach the
-    /// address can read them [default: nowhere]
-    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Group")]
-    pub(super) http: Option<String>,
     /// The `[dpdk]` section.
     #[command(flatten)]
     pub(super) dpdk: DpdkOptions,
@@ -90,22 +86,22 @@ pub(super) struct Keys {
     #[arg(long, value_name = "NUMBER", hide = true)]
     pub(super) inject_seed: Option<u64>,
 
-    /// Tensors to reduce, of f32, f64, f16 or bf16 in .npy or .safetensors, or raw little-endian f32 under any other name
+    /// Tensor of f32 to reduce: .npy, or raw little-endian f32 under any other name
     #[arg(long, value_name = "FILE", help_heading = "Work")]
     pub(super) input: Option<PathBuf>,
-    /// Where to write the mean: .npy, .safetensors, or raw little-endian f32 under any other name
+    /// File for the mean: .npy, or raw little-endian f32 under any other name
     #[arg(long, value_name = "FILE", requires = "input", help_heading = "Work")]
     pub(super) output: Option<PathBuf>,
     /// Reduce this many made-up coordinates, such as 16Mi or 1e6, instead of a file
     #[arg(long, value_name = "NUMBER", conflicts_with = "input", help_heading = "Work")]
     pub(super) coordinates: Option<Size>,
-    /// How many times to reduce the same tensors [default: 1]
+    /// Number of times that the tensor is reduced [default: 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Work")]
     pub(super) repeat: Option<u32>,
-    /// How coordinates travel [default: thc]
+    /// Form in which coordinates travel [default: thc]
     #[arg(long, value_enum, help_heading = "Work")]
     pub(super) mode: Option<Travel>,
-    /// How each tensor travels, the same on all workers: by a table of the job, named by its number or its form, such
+    /// Form in which the tensor travels, the same on all workers: by a table of the job, named by its number or its form, such
     /// as 2/8 (bits up and down), or raw; or as several such spans in order, each with its length as :COORDINATES, the
     /// last for the rest [default: by the job's first table]
     #[arg(

@@ -11,7 +11,6 @@ use self::texts::{cookie, parse};
 use super::doctor::Visit;
 use super::spans::Spans;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use thc_config::help::{self, Stop};
 use thc_config::job::Method;
@@ -34,7 +33,7 @@ Examples:
     thc-worker --worker 0 --cookie 0x1234 --coordinates 1Mi --plan 2/8:1000000,raw
 
   Settings from a file, and the cookie from the environment:
-    THC_COOKIE=0x1234 thc-worker --config worker.toml --worker 0 --input a.safetensors
+    THC_COOKIE=0x1234 thc-worker --config worker.toml --worker 0 --input a.npy
 
   A job of thc-controller, which gives each worker its number:
     thc-worker --ps thc://127.0.0.1:9700/train --input a.npy --output mean-a.npy
@@ -99,10 +98,10 @@ pub enum Order {
 const MOST_COORDINATES: u64 = u32::MAX as u64;
 /// More than any machine has cores for.
 const MOST_THREADS: usize = 1024;
-/// The tensors to reduce.
+/// The tensor to reduce.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TensorSource {
-    /// The tensors of a file; the mean goes to another, if any.
+    /// The tensor of a file; the mean goes to another, if any.
     File { input: PathBuf, output: Option<PathBuf> },
     /// This many made-up coordinates.
     MadeUp(usize),
@@ -113,11 +112,9 @@ pub enum TensorSource {
 pub struct RunConfig {
     /// The group to join.
     pub group: GroupConfig,
-    /// The address of the metrics for Prometheus.
-    pub http: Option<SocketAddr>,
     /// `true` to begin again in a new session when another worker has restarted.
     pub rejoin: bool,
-    /// The tensors to reduce.
+    /// The tensor to reduce.
     pub source: TensorSource,
     /// The number of repetitions.
     pub repeat: u32,
@@ -178,11 +175,6 @@ impl Flags {
                 return Err(format!("{key} is empty: name a file"));
             }
         }
-        let address = |text: &String| {
-            let wrong = |_| format!("http = {text:?}: give an address and a port, such as 127.0.0.1:9102");
-            text.parse().map_err(wrong)
-        };
-        let http = keys.http.as_ref().map(address).transpose()?;
         let source = match (keys.input, keys.coordinates) {
             (Some(input), None) => TensorSource::File { input, output: keys.output },
             (None, Some(_)) if keys.output.is_some() => {
@@ -216,7 +208,6 @@ impl Flags {
         }
         Ok(RunConfig {
             group,
-            http,
             rejoin: keys.rejoin.unwrap_or(false),
             source,
             repeat,

@@ -101,7 +101,6 @@ fn errors_name_the_key() {
         (&["--coordinates", "9", "--timeout", "2years"], "a year is the longest"),
         (&["--coordinates", "9", "--join-timeout", "99999999999999999999s"], "join_timeout"),
         (&["--coordinates", "9", "--min-rto", "0ms"], "min_rto is 0"),
-        (&["--coordinates", "9", "--http", "9702"], "http = \"9702\": give an address and a port"),
         (&["--coordinates", "9", "--config", "/"], "/: Is a directory"),
         (&["--coordinates", "9", "--config", "/nowhere/at/all"], "No such file"),
     ] {
