@@ -146,7 +146,7 @@ fn systemd_takes_the_packages_units() {
     let Some(root) = unpack_package(folder.path()) else { return };
     let units = root.join("lib/systemd/system");
     // An instance, and programs where they are here.
-    let files: Vec<PathBuf> = ["thc-ps@.service", "thc-controller.service"]
+    let files: Vec<PathBuf> = ["thc-ps@.service", "thc-controller.service", "thc-model.service"]
         .iter()
         .map(|unit| {
             let text = fs::read_to_string(units.join(unit)).unwrap();

@@ -95,14 +95,7 @@ impl Daemon {
         }
         let addresses = listeners.addresses;
         if let Some(certificates) = &listeners.certificates {
-            let _ = shared.certificates.set(Arc::clone(certificates));
-            let (watched, mut end) = (Arc::clone(certificates), stopped.clone());
-            tasks.spawn(async move {
-                tokio::select! {
-                    _ = end.wait_for(|stop| *stop) => {}
-                    never = watched.watch() => match never {},
-                }
-            });
+            let _ = shared.certificates.set(certificates.clone());
         }
         let serving = listeners.serve(service, &mut tasks, &stopped);
         let notify = Notify::from_environment();
@@ -166,7 +159,7 @@ fn refusal_error(refusal: Status) -> ControllerError {
 #[derive(Debug)]
 struct Notify {
     to: Option<OsString>,
-    /// How often it wants to hear that this process is alive.
+    /// The interval at which it wants to hear that this process is alive.
     alive: Option<Duration>,
 }
 

@@ -5,7 +5,6 @@ use crate::error::ControllerError;
 use crate::service::Service;
 use crate::web;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 use thc_config::tls::{CertificateFiles, Certificates, Incoming};
 use thc_control_proto::v1::control_server::ControlServer;
@@ -16,8 +15,7 @@ use tonic::transport::Server;
 
 /// Far above any request of ours.
 const MAX_MESSAGE: usize = 1 << 20;
-/// How soon the controller notices that a client's machine is gone: it asks so often, and the client must
-/// answer so soon.
+/// The interval at which the controller asks whether a client's machine is there, and the time that its answer may take.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// The largest number of connections of commands and workers, and of readers of metrics. A worker needs one
 /// for a moment when it joins, and one while it reports.
@@ -38,19 +36,19 @@ pub struct Addresses {
 /// Everything that is open.
 #[derive(Debug)]
 pub struct Listeners {
-    /// Where.
+    /// The address.
     pub addresses: Addresses,
     /// The certificates of the service, if it has any.
-    pub certificates: Option<Arc<Certificates>>,
+    pub certificates: Option<Certificates>,
     listener: TcpListener,
     metrics: Option<TcpListener>,
 }
 
 /// The certificates of the service.
-pub fn certificates(files: &CertificateFiles) -> Result<Arc<Certificates>, ControllerError> {
-    let open = Certificates::open("the service", files.clone(), b"h2");
-    open.map(Arc::new)
-        .map_err(|error| ControllerError::Tls { what: "the service".to_owned(), message: error.to_string() })
+pub fn certificates(files: &CertificateFiles) -> Result<Certificates, ControllerError> {
+    let what = "the service";
+    Certificates::read(what, files)
+        .map_err(|error| ControllerError::Tls { what: what.to_owned(), message: error.to_string() })
 }
 
 /// The warning if strangers may use the service. `tls` says whether clients need certificates, if it has any.
@@ -116,17 +114,13 @@ impl Listeners {
             .max_concurrent_streams(MAX_REQUESTS)
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE));
-        let router = server.add_service(control);
         let end = wait_for_end(stop.clone());
         async move {
-            let connections = Incoming::new("the service", listener, MAX_CONNECTIONS);
-            match certificates {
-                None => router.serve_with_incoming_shutdown(connections, end).await,
-                Some(certificates) => {
-                    let connections = thc_config::tls::handshakes(connections, certificates);
-                    router.serve_with_incoming_shutdown(connections, end).await
-                }
+            if let Some(certificates) = certificates {
+                server = server.tls_config(certificates.config())?;
             }
+            let connections = Incoming::new("the service", listener, MAX_CONNECTIONS);
+            server.add_service(control).serve_with_incoming_shutdown(connections, end).await
         }
     }
 }

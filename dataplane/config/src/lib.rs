@@ -6,7 +6,7 @@
 //! * [`server`]: the options of a parameter server, and its checked configuration;
 //! * [`logs`]: events on stderr, as text or as JSON, and with them [`help`], the form of `-h` and `--help`;
 //! * [`metrics`]: OpenMetrics text, and the endpoint that serves it;
-//! * [`tls`]: certificates, read again when their files change.
+//! * [`tls`]: certificates, and the connections of services.
 #![forbid(unsafe_code)]
 
 pub mod file;

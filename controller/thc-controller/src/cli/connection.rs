@@ -134,7 +134,7 @@ fn unreachable(address: &str, error: &(dyn Error + 'static), encrypted: bool) ->
     let mend = if is_refused(error) {
         "is it running? Start `thc-controller run --config FILE`, or name another with --controller"
     } else if encrypted && cause.to_string().to_lowercase().contains("expired") {
-        "a certificate, the controller's or yours, has expired: replace it; the controller reads its own again by itself"
+        "a certificate, the controller's or yours, has expired: replace it, and restart a controller that has a new one"
     } else if encrypted && has_io(error, |kind| kind == InvalidData) {
         "are --ca, --cert and --key those that it wants, and does it use TLS at all?"
     } else {

@@ -17,8 +17,7 @@ Example: a configuration for one thc-ps on this machine, and how to run it:
     thc-controller run --config thc-controller.toml --http 127.0.0.1:9701
 
 A switch needs more keys, which are in thc-controller.example.toml. The controller retries absent
-targets every second, and writes their rows when they answer. It reads certificates again when
-their files change.
+targets every second, and writes their rows when they answer.
 
 Output: `metrics http://ADDRESS:PORT/metrics` if asked for, and `ready ADDRESS:PORT` on stdout
 once it answers; events on stderr (RUST_LOG=debug for more).

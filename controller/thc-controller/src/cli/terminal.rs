@@ -34,7 +34,7 @@ pub(super) fn print_json(message: &impl Serialize) -> Result<(), Failure> {
     print(&text)
 }
 
-/// Why a command ends early.
+/// The reason for which a command ends early.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) status: u8,

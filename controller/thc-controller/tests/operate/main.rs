@@ -1,4 +1,4 @@
-//! What operators have in hand: commands, certificates, metrics, packaging; against the program itself.
+//! What operators have in hand: commands, certificates, metrics; against the program itself.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod aggregator;
@@ -13,11 +13,8 @@ mod declared;
 mod faults;
 mod joining;
 mod lag;
-mod logs;
 mod metrics;
-mod packaging;
 mod programs;
-mod prometheus;
 mod restarts;
 mod scale;
 mod strict;

@@ -1,9 +1,8 @@
-//! `/metrics` is what Prometheus reads, and the dashboard asks for nothing else.
+//! `/metrics` is what Prometheus reads.
 
 use crate::aggregator;
 use crate::controller::{Controller, NOWHERE, target};
-use std::collections::BTreeSet;
-use thc_support::openmetrics::{names, parse, value};
+use thc_support::openmetrics::{parse, value};
 
 #[test]
 fn metrics_are_well_formed_and_true() {
@@ -35,37 +34,4 @@ fn metrics_are_well_formed_and_true() {
     assert!(value(&families, "thc_bytes", &of_worker) > value(&families, "thc_packets", &of_worker));
     assert!(value(&families, "thc_results", &[("thc_job", "train")]) > Some(50.0));
     drop(workers);
-}
-
-/// The one label that looks like a metric.
-const LABEL: &str = "thc_job";
-
-/// Everything in the dashboard that looks like a metric of ours.
-fn asked_for(value: &serde_json::Value, names: &mut BTreeSet<String>) {
-    match value {
-        serde_json::Value::Object(map) => map.iter().for_each(|(key, value)| match value.as_str() {
-            Some(text) if ["expr", "query", "definition"].contains(&key.as_str()) => {
-                let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-                let ours = words.filter(|word| word.starts_with("thc_") && *word != LABEL);
-                names.extend(ours.map(str::to_owned));
-            }
-            _ => asked_for(value, names),
-        }),
-        serde_json::Value::Array(list) => list.iter().for_each(|value| asked_for(value, names)),
-        _ => {}
-    }
-}
-
-#[test]
-fn the_dashboard_asks_for_metrics_that_are_there() {
-    let controller = Controller::start(&target("away", NOWHERE, 9000));
-    let families = parse(&controller.get("/metrics").1);
-    let there = names(&families);
-    let text = include_str!("../../../../packaging/grafana/thc.json");
-    let dashboard: serde_json::Value = serde_json::from_str(text).unwrap();
-    let mut asked = BTreeSet::new();
-    asked_for(&dashboard, &mut asked);
-    assert!(asked.len() > 8, "{asked:?}");
-    let missing: Vec<&String> = asked.difference(&there).collect();
-    assert!(missing.is_empty(), "{missing:?} are not among {there:?}");
 }

@@ -1,20 +1,12 @@
-//! Certificates of THC's services. A service reads them from PEM files, and reads the files again when they change, so that
-//! a certificate can be replaced without a restart. Open connections are not affected.
+//! The connections of THC's services, and their certificates.
 //!
-//! * [`CertificateFiles`]: the paths of the files;
-//! * [`Certificates`]: the certificates that were read last, for the next connection;
-//! * [`Incoming`]: connections, bounded in number and in silence;
-//! * [`handshakes`]: connections whose handshakes have succeeded.
+//! * [`CertificateFiles`]: the paths of PEM files;
+//! * [`Certificates`]: what the files had when the service started;
+//! * [`Incoming`]: connections, bounded in number and in silence.
 
 mod certificates;
-mod connections;
 mod incoming;
-mod read;
 
 pub use crate::server::CertificateFiles;
-pub use certificates::Certificates;
-pub use connections::handshakes;
+pub use certificates::{CertificateError, Certificates};
 pub use incoming::{Connection, Incoming};
-pub use read::CertificateError;
-/// A TLS connection, as [`handshakes`] returns it.
-pub use tokio_rustls::server::TlsStream;

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ const MAX_MESSAGE: usize = 8 << 20;
 const MAX_CONNECTIONS: usize = 64;
 /// Requests at a time on each, streams included.
 const MAX_REQUESTS: u32 = 16;
-/// How often the service checks whether the server stops.
+/// The interval at which the service checks whether the server stops.
 const TICK: Duration = Duration::from_millis(50);
 /// The interval of HTTP/2 pings, and the time in which a controller must answer one. So the server notices that a
 /// controller's machine is gone.
@@ -32,7 +31,7 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 pub struct Listener {
     listener: TcpListener,
     local: SocketAddr,
-    certificates: Option<Arc<Certificates>>,
+    certificates: Option<Certificates>,
 }
 
 impl Listener {
@@ -55,14 +54,13 @@ impl Listener {
                 "P4Runtime listens on {local} without {lacks}: any client that reaches it can change and see all jobs"
             );
         }
-        let certificates =
-            config.tls.as_ref().map(|tls| Certificates::open("P4Runtime", tls.clone(), b"h2").map(Arc::new));
+        let certificates = config.tls.as_ref().map(|tls| Certificates::read("P4Runtime", tls));
         let certificates =
             certificates.transpose().map_err(|error| PsError::Certificates { message: error.to_string() })?;
         Ok(Listener { listener, local, certificates })
     }
 
-    /// Where it is.
+    /// The address that the service has.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
@@ -83,24 +81,15 @@ impl Listener {
     async fn run(self, service: Service, shared: &ServerState) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let service = P4RuntimeServer::new(service).max_decoding_message_size(MAX_MESSAGE);
-        let server = Server::builder()
+        let mut server = Server::builder()
             .max_concurrent_streams(MAX_REQUESTS)
             .http2_keepalive_interval(Some(KEEPALIVE))
-            .http2_keepalive_timeout(Some(KEEPALIVE))
-            .add_service(service);
+            .http2_keepalive_timeout(Some(KEEPALIVE));
+        if let Some(certificates) = &self.certificates {
+            server = server.tls_config(certificates.config()).map_err(io::Error::other)?;
+        }
         let incoming = Incoming::new("P4Runtime", listener, MAX_CONNECTIONS);
-        let serving = async {
-            match self.certificates {
-                None => server.serve_with_incoming(incoming).await,
-                Some(certificates) => {
-                    let connections = thc_config::tls::handshakes(incoming, Arc::clone(&certificates));
-                    tokio::select! {
-                        served = server.serve_with_incoming(connections) => served,
-                        never = certificates.watch() => match never {},
-                    }
-                }
-            }
-        };
+        let serving = server.add_service(service).serve_with_incoming(incoming);
         tokio::select! {
             served = serving => served.map_err(io::Error::other),
             () = wait_for_stop(shared) => Ok(()),
