@@ -12,11 +12,11 @@ use thc_codec::partition;
 use thc_codec::rht;
 use thc_codec::signs::SignKey;
 use thc_codec::table::LookupTable;
-use thc_config::job::wire_table;
 use thc_protocol::aggregator::{Aggregator, Endpoint, JobConfig, Scalar, Shard, Sink};
 use thc_protocol::session::{JoinEvent, Joiner, Joiners};
 use thc_protocol::wire::{Form, Header, Kind, MAX_PACKET, Mode, Norm, Table, Tables, Welcome};
 use thc_protocol::{Cookie, Ecn, JobId, TableId, WorkerId};
+use thc_support::wire_table;
 use thc_transport::{IoStats, PacketIo, Peer, RetainedTx, Run};
 use thc_worker::{Borrowed, Call, Engine, EngineConfig, Plan, Rounding};
 

@@ -37,7 +37,7 @@ pub struct Datagram<'a> {
     pub to: (Mac, Peer),
     /// The low two bits of IPv4's TOS byte or IPv6's traffic class.
     pub ecn: u8,
-    /// What; at most [`crate::MAX_DATAGRAM`] bytes.
+    /// The datagram; at most [`crate::MAX_DATAGRAM`] bytes.
     pub payload: &'a [u8],
 }
 

@@ -9,9 +9,22 @@ pub mod parties;
 pub mod random;
 pub mod sim;
 
-pub use thc_config::job::wire_table;
+use thc_codec::table::LookupTable;
+use thc_protocol::TableId;
+use thc_protocol::wire::{Form, Kind, Table};
 
-use thc_protocol::wire::Kind;
+/// A lookup table in the form of WELCOME, still without a number, for packets of this form.
+pub fn wire_table(form: Form, table: &LookupTable) -> Table {
+    Table {
+        id: TableId(0),
+        bits: table.bits(),
+        form,
+        granularity: table.granularity(),
+        fraction: table.fraction(),
+        t_p: table.t_p(),
+        values: table.values16(),
+    }
+}
 
 /// All kinds of packets, in the order of their bytes.
 pub fn kinds() -> Vec<Kind> {

@@ -121,7 +121,7 @@ mod tests {
                 let credit = room.credit(there, senders, 8 << draw(8), ports);
                 assert!(credit >= LEAST_CREDIT);
                 jobs.push((senders, credit));
-                // Of a window of so many slots in a row, wherever it begins, the most that one port has.
+                // The most slots that one port has of a window of `slots` slots in a row, wherever the window begins.
                 let here = |seq: usize| (seq / 64).is_multiple_of(ports);
                 let most = |slots: u32| {
                     let firsts = (0..64 * ports).step_by(16);

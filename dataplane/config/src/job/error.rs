@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration, of a job or of a server that has jobs.
+//! The errors of a configuration, of a job or of a server that has jobs.
 
 use std::error::Error;
 use std::fmt;
@@ -52,7 +52,7 @@ impl Section {
     }
 }
 
-/// Why a configuration is refused: each message is one line that says what to change, and shows no cookie.
+/// The reason for refusing a configuration: each message is one line that says what to change, and shows no cookie.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the messages name the fields")]

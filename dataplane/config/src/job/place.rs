@@ -16,12 +16,15 @@ pub struct ServerPlace {
     pub shares: Shares,
     /// The number of its rack, and the root's address; `None` for a server that is alone or the root of racks.
     pub rack: Option<(u8, SocketAddr)>,
+    /// `true` if its jobs may be on switches as well, as those of a controller: a job's first table travels in the usual form,
+    /// only tables with a lane of their own pack sums, and the default of norm slots is at most 256.
+    pub may_be_switch: bool,
 }
 
 impl ServerPlace {
     /// The place of a server that has all slots, behind `shards` ports, and is no rack.
     pub const fn alone(shards: u8) -> ServerPlace {
-        ServerPlace { shards, shares: Shares::NONE, rack: None }
+        ServerPlace { shards, shares: Shares::NONE, rack: None, may_be_switch: false }
     }
 
     /// Returns `true` if other servers have slots, too.

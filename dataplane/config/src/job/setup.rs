@@ -14,7 +14,7 @@ use crate::job::error::{ConfigError, Section};
 use crate::job::number::{number, slots};
 use crate::job::options::{JobOptions, PolicyName};
 use crate::job::place::ServerPlace;
-use crate::job::tables::{Known, TableOptions};
+use crate::job::tables::{KnownTables, TableOptions};
 
 const DEFAULT_DATA_SLOTS: u64 = 1024;
 /// The default time after which best-effort gives a packet up.
@@ -47,10 +47,10 @@ impl JobSetup {
 /// # Errors
 /// The [`ConfigError`] of the first thing that is wrong.
 pub fn validate_jobs(jobs: &[JobOptions], place: &ServerPlace) -> Result<Vec<JobSetup>, ConfigError> {
-    let (mut known, mut setups) = (Known::new(), Vec::<JobSetup>::with_capacity(jobs.len()));
+    let (mut known, mut setups) = (KnownTables::new(), Vec::<JobSetup>::with_capacity(jobs.len()));
     for (section, job) in jobs.iter().enumerate() {
         let named = Section::Nth(section + 1);
-        let setup = job.with_method(named)?.validate_among(named, place, &mut known)?;
+        let setup = job.validate(named, place, &mut known)?;
         let number = setup.config.job;
         if setups.iter().any(|other| other.config.job == number) {
             let number = number.0;
@@ -64,61 +64,57 @@ pub fn validate_jobs(jobs: &[JobOptions], place: &ServerPlace) -> Result<Vec<Job
 }
 
 impl JobOptions {
-    /// Checks a job, fills in defaults, and solves or chooses its lookup tables.
+    /// Checks the job of this section beside jobs whose tables are known, fills in defaults, and solves or chooses its lookup
+    /// tables.
     ///
     /// # Errors
     /// The [`ConfigError`] of the first thing that is wrong.
-    pub fn validate(&self, place: &ServerPlace) -> Result<JobSetup, ConfigError> {
-        self.with_method(Section::Nth(1))?.validate_among(Section::Nth(1), place, &mut Known::new())
-    }
-
-    /// Checks the job of this section beside jobs whose tables are known.
-    fn validate_among(
+    pub fn validate(
         &self,
         section: Section,
         place: &ServerPlace,
-        known: &mut Known,
+        known: &mut KnownTables,
     ) -> Result<JobSetup, ConfigError> {
+        let keys = self.with_method(section)?;
         let &ServerPlace { shards, shares, .. } = place;
         let missing = section.missing("job", "give the job a number, 0 to 65535");
-        let job = number(section, "job", Some(self.job.ok_or(missing)?), 0, 0..=u64::from(u16::MAX))? as u16;
+        let job = number(section, "job", Some(keys.job.ok_or(missing)?), 0, 0..=u64::from(u16::MAX))? as u16;
         let section = Section::Job(job);
-        let layout = self.layout(job, place)?;
+        let layout = keys.layout(job, place)?;
         let (workers, all_workers) = match &layout {
             Some(layout) => (layout.members(place.rack_number()).0, layout.racks.total),
-            None => self.workers(section).map(|workers| (workers, workers.into()))?,
+            None => keys.workers(section).map(|workers| (workers, workers.into()))?,
         };
-        let (cookie, seed) = self.secrets(section, job)?;
+        let (cookie, seed) = keys.secrets(section, job)?;
         let quorum = match &layout {
             Some(layout) => layout.members(place.rack_number()).1,
             None => {
                 let all = u64::from(workers);
-                number(section, "quorum", self.quorum, all, 1..=all)? as u8
+                number(section, "quorum", keys.quorum, all, 1..=all)? as u8
             }
         };
         if place.is_share() && quorum < workers {
             let mend = "shares of a server need all workers in every sum, leave quorum out";
             return Err(section.wrong("quorum", quorum, mend));
         }
-        let data_slots = self.data_slots(section, place)?;
+        let data_slots = keys.data_slots(section, place)?;
         let blocks = u64::from(*BLOCKS.start())..=u64::from(*BLOCKS.end());
-        let block = number(section, "block", self.block, DEFAULT_BLOCK.into(), blocks)? as u8;
-        let norm_slots = slots(section, "norm_slots", self.norm_slots, default_norm_slots(block))?;
-        let deadline = self.deadline(section)?;
-        // Links bound the results of shares, so these pack their sums. A single server may stand for a switch, or use the loopback.
-        let tables = self.first_table().job_tables(
-            self.tables.as_deref().unwrap_or_default(),
+        let block = number(section, "block", keys.block, DEFAULT_BLOCK.into(), blocks)? as u8;
+        let norm_slots = slots(section, "norm_slots", keys.norm_slots, default_norm_slots(block, place))?;
+        let deadline = keys.deadline(section)?;
+        let tables = keys.first_table().job_tables(
+            keys.tables.as_deref().unwrap_or_default(),
             job,
             all_workers,
             layout.as_ref().map(|layout| &layout.racks),
-            place.is_share(),
+            place,
             known,
         )?;
         let welcome = Welcome {
             data_slots,
             norm_slots,
             quorum,
-            policy: Policy::from(self.policy.unwrap_or_default()),
+            policy: Policy::from(keys.policy.unwrap_or_default()),
             shards,
             deadline,
             job_seed: seed,
@@ -206,9 +202,9 @@ fn default_data_slots(ports: u8) -> u64 {
 }
 
 /// Default number of norm slots: the norms of 4 Mi coordinates fit their window, so that those of even the
-/// smallest blocks wait for few round trips. At most as many as a switch has.
-fn default_norm_slots(block: u8) -> u64 {
-    (1 << (23 - block.min(23))).clamp(64, 1024)
+/// smallest blocks wait for few round trips. At most as many as a switch has for one job, or for all.
+fn default_norm_slots(block: u8, place: &ServerPlace) -> u64 {
+    (1 << (23 - block.min(23))).clamp(64, if place.may_be_switch { 256 } else { 1024 })
 }
 
 /// Default seed of the signs. It must be the same after a restart in the middle of a session (P24), so it is

@@ -15,6 +15,7 @@ use thc_protocol::{Lane, TableId};
 use crate::job::error::{ConfigError, Section};
 use crate::job::merge::set;
 use crate::job::number::number;
+use crate::job::place::ServerPlace;
 
 const DEFAULT_BITS: u64 = 4;
 /// Ids of tables have a byte, and 0 is RAW's (P1).
@@ -62,19 +63,18 @@ impl FromStr for TableOptions {
 }
 
 /// The tables of all jobs so far: a number means the same table in each.
-pub(crate) type Known = BTreeMap<u8, (u16, Lookup)>;
+pub type KnownTables = BTreeMap<u8, (u16, Lookup)>;
 
 impl TableOptions {
-    /// The job's tables, `self` first. Missing numbers follow from the job's number and from the other
-    /// tables. With `packs`, sums travel in no more bits than they need, unless a lane is given.
+    /// The job's tables, `self` first. Missing numbers follow from the job's number and from the other tables.
     pub fn job_tables(
         &self,
         more: &[TableOptions],
         job: u16,
         workers: u16,
         racks: Option<&Racks>,
-        packs: bool,
-        known: &mut Known,
+        place: &ServerPlace,
+        known: &mut KnownTables,
     ) -> Result<Vec<Table>, ConfigError> {
         let section = Section::Job(job);
         if more.len() >= MAX_TABLES {
@@ -84,7 +84,14 @@ impl TableOptions {
         let mut tables: Vec<Table> = Vec::with_capacity(1 + more.len());
         for options in [self].into_iter().chain(more) {
             let mut table = options.solve(job, workers, racks)?;
-            if packs && options.lane.is_none() {
+            if place.may_be_switch {
+                // Every aggregator has the usual form: fewer bits of the first table travel in it as they are.
+                if place.rack.is_none() && tables.is_empty() {
+                    let lane = table.form.lane();
+                    table.form = Form::new(Form::USUAL.width(), lane).unwrap_or_default();
+                }
+            } else if place.is_share() && options.lane.is_none() {
+                // Links bound the results of shares, so these pack their sums. A single server may use the loopback.
                 table.form = narrowest(&table, workers);
             }
             let lookup = Lookup::from(&table);
@@ -134,7 +141,16 @@ impl TableOptions {
         if racks.is_some() && (form.lane() == Lane::Bits4 || form.is_packed()) {
             return Err(section.wrong("lane", lane, "racks need lanes of 8 or 16 bits"));
         }
-        Ok(wire_table(form, &self.lookup(job, workers, racks, bits, form, own.as_deref())?))
+        let table = self.lookup(job, workers, racks, bits, form, own.as_deref())?;
+        Ok(Table {
+            id: TableId(0),
+            bits: table.bits(),
+            form,
+            granularity: table.granularity(),
+            fraction: table.fraction(),
+            t_p: table.t_p(),
+            values: table.values16(),
+        })
     }
 
     fn lookup(
@@ -233,17 +249,4 @@ fn narrowest(table: &Table, workers: u16) -> Form {
 /// server restarts with other jobs.
 fn default_table(job: u16) -> u64 {
     (u64::from(job) + MAX_TABLE - 1) % MAX_TABLE + 1
-}
-
-/// A lookup table in the form of WELCOME, still without a number, for packets of this form.
-pub fn wire_table(form: Form, table: &LookupTable) -> Table {
-    Table {
-        id: TableId(0),
-        bits: table.bits(),
-        form,
-        granularity: table.granularity(),
-        fraction: table.fraction(),
-        t_p: table.t_p(),
-        values: table.values16(),
-    }
 }

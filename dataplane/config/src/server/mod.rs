@@ -144,7 +144,7 @@ impl ServerOptions {
         if self.job.is_empty() && config.p4runtime.is_none() {
             return Err(ConfigError::NoJob);
         }
-        config.jobs = validate_jobs(&self.job, &ServerPlace { shards, shares, rack })?;
+        config.jobs = validate_jobs(&self.job, &ServerPlace { shares, rack, ..ServerPlace::alone(shards) })?;
         let own = || config.slices();
         let needs: usize =
             config.jobs.iter().flat_map(|job| own().map(|shard| job.config.memory(shard))).sum();
