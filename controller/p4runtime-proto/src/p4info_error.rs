@@ -1,7 +1,8 @@
-//! What can be wrong with a P4Info.
+//! The errors of a P4Info.
 
-/// Why something is no P4Info.
+/// The reason for which something is no P4Info.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum P4InfoError {
     /// It is text, but not a P4Info's.
     #[error("not a P4Info in text form: {0}")]
@@ -11,32 +12,13 @@ pub enum P4InfoError {
     Binary(prost::DecodeError),
     /// It lacks what is looked for.
     #[error("the P4Info has no {kind} {name:?}; compile the program that belongs to this version (make p4)")]
-    Missing {
-        /// Table, action, counter, register or field.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-    },
+    Missing { kind: &'static str, name: String },
     /// A value is wider than its field.
     #[error("{table}.{field} = {value}: the program has {bits} bits for it")]
-    Narrow {
-        /// The table.
-        table: String,
-        /// The field of its key, or the parameter of its action.
-        field: String,
-        /// What it should be.
-        value: u128,
-        /// Bits that there are.
-        bits: i32,
-    },
+    Narrow { table: String, field: String, value: u128, bits: i32 },
     /// A table asks for something that rows of this version do not have.
     #[error(
         "the P4Info's {table} has {field:?}, which this version does not know; compile the program that belongs to it (make p4)"
     )]
-    Unknown {
-        /// The table.
-        table: String,
-        /// The field of its key, or the parameter of its action.
-        field: String,
-    },
+    Unknown { table: String, field: String },
 }

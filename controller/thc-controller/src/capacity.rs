@@ -1,4 +1,4 @@
-//! How much a switch program has room for, as its P4Info says.
+//! The capacity of a switch program, as its P4Info says.
 
 use p4runtime_proto::config::P4Info;
 use std::fmt;

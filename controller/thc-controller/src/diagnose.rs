@@ -14,7 +14,7 @@ const FEW_REPEATED: f64 = 0.02;
 /// The facts that the findings follow from.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// How many workers the job has.
+    /// The number of the job's workers.
     pub workers: u32,
     /// Its places on its targets.
     pub places: &'a [JobPlace],
@@ -24,7 +24,7 @@ pub struct Seen<'a> {
     pub targets: &'a [Target],
     /// Targets that refuse rows of it, and why.
     pub refused: &'a [(String, String)],
-    /// How many packets a slow worker is behind the foremost.
+    /// The number of packets by which a slow worker is behind the foremost.
     pub behind: u64,
 }
 

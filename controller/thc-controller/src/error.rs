@@ -7,28 +7,17 @@ use tonic::Status;
 
 /// An error of the controller.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum ControllerError {
     /// A file cannot be read.
     #[error("cannot read {}: {cause}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        cause: std::io::Error,
-    },
+    Read { path: PathBuf, cause: std::io::Error },
     /// The configuration is no TOML of ours.
     #[error("configuration, {0}")]
     Syntax(#[from] SyntaxError),
     /// A value that cannot be.
     #[error("{key} = {value}: {mend}")]
-    Value {
-        /// The key.
-        key: String,
-        /// The value.
-        value: String,
-        /// The remedy.
-        mend: String,
-    },
+    Value { key: String, value: String, mend: String },
     /// The P4Info is unusable.
     #[error(transparent)]
     P4Info(#[from] P4InfoError),
@@ -36,54 +25,24 @@ pub enum ControllerError {
     #[error(
         "target {target}: it has room for {room} lookup tables and table {table} is one more; delete a job"
     )]
-    Room {
-        /// Its name.
-        target: String,
-        /// The table's id.
-        table: u8,
-        /// How many there may be.
-        room: u8,
-    },
+    Room { target: String, table: u8, room: u8 },
     /// A target that does not answer, refuses a request, or is another controller's.
     #[error("target {target}: {message}")]
-    Target {
-        /// Its name.
-        target: String,
-        /// The problem and the remedy.
-        message: String,
-    },
+    Target { target: String, message: String },
     /// The state file is another controller's, damaged, or does not fit the configuration.
     #[error("{message}")]
-    State {
-        /// The file, the problem and the remedy.
-        message: String,
-    },
+    State { message: String },
     /// The state file cannot be written, or its lock.
     #[error(
         "the state file {} cannot be written: {message}; sessions go on, and the change is tried again: see to the disk", path.display()
     )]
-    StateFile {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        message: String,
-    },
+    StateFile { path: PathBuf, message: String },
     /// A port that others have, or that is none of this machine's.
     #[error("cannot listen on {address}: {message}; give another address or end what listens there")]
-    Listen {
-        /// Which.
-        address: std::net::SocketAddr,
-        /// Why.
-        message: String,
-    },
+    Listen { address: std::net::SocketAddr, message: String },
     /// A certificate or key is unusable.
     #[error("certificates of {what}: {message}")]
-    Tls {
-        /// The purpose of the file.
-        what: String,
-        /// Why.
-        message: String,
-    },
+    Tls { what: String, message: String },
 }
 
 impl From<ControllerError> for Status {

@@ -14,7 +14,6 @@ mod capacity;
 mod config;
 mod daemon;
 mod diagnose;
-mod difference;
 mod error;
 mod listeners;
 mod live;

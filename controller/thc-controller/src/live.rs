@@ -51,7 +51,7 @@ pub struct TargetView {
     pub heard: BTreeMap<(String, u8), Heard>,
     /// When its rows were compared with what was written last.
     pub compared: Option<Instant>,
-    /// How often differences were repaired.
+    /// The number of times that differences were repaired.
     pub repairs: u64,
 }
 
@@ -136,7 +136,7 @@ pub async fn read_jobs(
             for (cell, (value, _)) in worker.events.iter_mut().zip(events.by_ref()) {
                 *cell = value;
             }
-            // Where a program counts drops in front of its cells, two of these are events.
+            // If a program counts drops in front of its cells, two of these are events.
             let seen_by_cells: Vec<u64> = events.by_ref().take(2).map(|(value, _)| value).collect();
             for (cell, (value, _)) in worker.drops[FIRST_OF_WORKER..].iter_mut().zip(drops.by_ref()) {
                 *cell = value;

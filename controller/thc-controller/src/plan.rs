@@ -4,7 +4,7 @@ use crate::config::TargetConfig;
 use crate::error::ControllerError;
 use crate::program::{Lookups, Passes, queue_rows, snake};
 use crate::rack::RackPlace;
-use crate::store::{Job, Placement, Session, Store, StoredTable};
+use crate::store::{Job, Placement, Session, Store};
 use crate::switch_rows::{Copies, FLOOD, SwitchRows};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use thc_p4::rows::{
 };
 use thc_protocol::Lane;
 use thc_protocol::aggregator::Shard;
-use thc_protocol::wire::{Form, Kind};
+use thc_protocol::wire::{Form, Kind, Table};
 
 /// The answers of a root to its racks (P38).
 const OF_ROOTS: [Kind; 6] =
@@ -32,19 +32,11 @@ pub struct Exclusions {
     pub tables: BTreeSet<u8>,
 }
 
-/// Everything that this target should hold.
+/// Everything that this target should hold, without these jobs and tables.
 ///
 /// # Errors
 /// [`ControllerError::P4Info`] if the program lacks a table; [`ControllerError::Room`].
-pub fn target_rows(target: &TargetConfig, store: &Store) -> Result<SwitchRows, ControllerError> {
-    target_rows_except(target, store, &Exclusions::default())
-}
-
-/// [`target_rows`] without these jobs and tables.
-///
-/// # Errors
-/// As [`target_rows`].
-pub(crate) fn target_rows_except(
+pub fn target_rows(
     target: &TargetConfig,
     store: &Store,
     but: &Exclusions,
@@ -98,13 +90,15 @@ pub(crate) fn target_rows_except(
         }
     }
     let there = |table: &u8| !but.tables.contains(table);
-    for (&table, row) in store.tables.iter().filter(|(table, _)| there(table)) {
-        lookup(target, &mut desired, table, store.number_of_table(table), row)?;
+    for (&id, &number) in store.tables.iter().filter(|(id, _)| there(id)) {
+        if let Some(table) = store.table(id) {
+            lookup(target, &mut desired, id, number, table)?;
+        }
     }
     for job in store.jobs.values().filter(|job| !but.jobs.contains(&job.spec.number())) {
         if let Some(place) = job.places.get(&target.name) {
             for &table in &job.tables {
-                let form = store.tables.get(&table).map(StoredTable::form).unwrap_or_default();
+                let form = store.table(table).map(|table| table.form).unwrap_or_default();
                 let on_chip = match target.program.lookups {
                     Lookups::Row => None,
                     Lookups::Bytes { .. } => Some((store.number_of_table(table), on_chip(form).1)),
@@ -134,13 +128,13 @@ fn lookup(
     desired: &mut SwitchRows,
     id: u8,
     number: u8,
-    row: &StoredTable,
+    &Table { values, form, .. }: &Table,
 ) -> Result<(), ControllerError> {
-    let (schema, values) = (&target.schema, row.values);
+    let schema = &target.schema;
     let Lookups::Bytes { room, bits } = &target.program.lookups else {
-        return desired.row(schema, &LookupRow { table: id, values, form: row.form() });
+        return desired.row(schema, &LookupRow { table: id, values, form });
     };
-    let (form, _) = on_chip(row.form());
+    let (form, _) = on_chip(form);
     let lanes = 8 / u32::from(form.width()) * u32::from(form.lane().bits());
     // A job of other forms is not made there; a table may be of a job on another target.
     if !target.capacity.forms.is_some_and(|forms| forms.contains(form)) || i32::try_from(lanes) != Ok(*bits) {

@@ -13,17 +13,17 @@ const NORM_PASS: u8 = 255;
 /// The beginning of every such table's name.
 const LOOKUP_OF_BYTES: &str = "lookup_";
 
-/// How a packet goes from one pass to the next.
+/// The way of a packet from one pass to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passes {
     /// A cell is found by slot and pass; a row only says which port leads to a pass after the first.
     Ports {
-        /// How many.
+        /// The number of passes after the first.
         later: u8,
     },
     /// Each pass, including the first, has cells in the pipe of its port, and a row says where they begin.
     Cells {
-        /// How many a packet of DATA takes.
+        /// The number of passes of a DATA packet.
         passes: u8,
         /// Cells of a pipe for DATA and RAW; those of norms follow.
         cells: u32,
@@ -39,7 +39,7 @@ pub enum Lookups {
     Bytes {
         /// Bits of the values that one byte of indices stands for.
         bits: i32,
-        /// How many lookup tables there is room for.
+        /// The number of lookup tables for which there is room.
         room: u8,
     },
 }
@@ -47,7 +47,7 @@ pub enum Lookups {
 /// A program's shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramShape {
-    /// How packets go on.
+    /// The way of packets from pass to pass.
     pub passes: Passes,
     /// The place of lookup tables.
     pub lookups: Lookups,

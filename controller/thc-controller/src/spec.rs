@@ -6,13 +6,13 @@ use crate::section::JobSection;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use thc_config::job::{
-    ConfigError, JobOptions, JobSetup, PolicyName, ServerPlace, TableOptions, cookie, rack_number,
-    root_address, share_addresses,
+    ConfigError, JobOptions, JobSetup, KnownTables, PolicyName, Section, ServerPlace, TableOptions, cookie,
+    rack_number, root_address, share_addresses,
 };
 use thc_config::values::{Fraction, Interval};
 use thc_protocol::Policy;
 use thc_protocol::aggregator::{JobConfig, Shard};
-use thc_protocol::wire::{Form, Shares, Table, Tables};
+use thc_protocol::wire::{Shares, Table};
 use thc_transport::resolve;
 use tonic::Status;
 
@@ -22,8 +22,6 @@ const MAX_NAME: usize = 63;
 const DATA_SLOTS: u32 = 256;
 /// The largest default for a job with several servers.
 const MOST_DATA_SLOTS: u32 = 1024;
-/// Norm slots are chosen by the size of blocks, up to so many.
-const MOST_NORM_SLOTS: u32 = 256;
 
 /// A job's section with all defaults filled in, and what follows from it. The section alone is kept; it is checked when
 /// the job is made or changed, and when the state file is read.
@@ -112,15 +110,9 @@ impl JobSpec {
         options.cookie = options.cookie.take().or_else(|| Some(u64::from(cookie::random().max(1)).into()));
         let data_slots = shared.map_or(DATA_SLOTS, ShareServers::data_slots);
         options.data_slots = options.data_slots.or(Some(data_slots.into()));
-        let rack = RackPlace::from_section(&section)?;
-        let mut setup = validate(&section, shared, rack.as_ref())?;
-        if section.options.norm_slots.is_none() {
-            let norm_slots = setup.config.norm_slots.min(MOST_NORM_SLOTS);
-            (setup.config.norm_slots, setup.welcome.norm_slots) = (norm_slots, norm_slots);
-            setup.root.iter_mut().for_each(|root| root.welcome.norm_slots = norm_slots);
-        }
-        section.options = fill(section.options, &setup, rack.is_none());
-        Ok(JobSpec { section, shared: shared.cloned(), setup, rack })
+        let mut spec = JobSpec::check(section, shared.cloned())?;
+        spec.section.options = fill(spec.section.options, &spec.setup, spec.rack.is_none());
+        Ok(spec)
     }
 
     /// The job with these addresses of its servers.
@@ -128,9 +120,19 @@ impl JobSpec {
         JobSpec::check(self.section.clone(), Some(shared))
     }
 
+    /// A job goes through the same checks whoever configures it.
     fn check(section: JobSection, shared: Option<ShareServers>) -> Result<JobSpec, Status> {
         let rack = RackPlace::from_section(&section)?;
-        let setup = validate(&section, shared.as_ref(), rack.as_ref())?;
+        let options = &section.options;
+        let place = server_place(shared.as_ref(), rack.as_ref());
+        let setup =
+            place.and_then(|place| options.validate(Section::Nth(1), &place, &mut KnownTables::new()));
+        let setup = setup.map_err(|error| {
+            let (name, text) = (section.name(), error.to_string());
+            // The job has its name in place of its number.
+            let number = options.job.map(|number| format!("job {number}: ")).unwrap_or_default();
+            Status::invalid_argument(format!("job {name}: {}", text.strip_prefix(&number).unwrap_or(&text)))
+        })?;
         Ok(JobSpec { section, shared, setup, rack })
     }
 
@@ -154,7 +156,7 @@ impl JobSpec {
         if self.is_shared() { &self.section.servers } else { &self.section.targets }
     }
 
-    /// How many hosts send to one of the job's targets: `workers`, and the root above a rack.
+    /// The number of hosts that send to one of the job's targets: `workers`, and the root above a rack.
     pub(crate) fn senders(&self, workers: u8) -> u32 {
         u32::from(workers) + u32::from(self.rack.is_some())
     }
@@ -236,33 +238,11 @@ fn table_options(table: &Table) -> TableOptions {
     }
 }
 
-/// A job goes through the same checks whoever configures it.
-fn validate(
-    section: &JobSection,
-    shared: Option<&ShareServers>,
-    rack: Option<&RackPlace>,
-) -> Result<JobSetup, Status> {
-    let options = &section.options;
-    let place = server_place(shared, rack);
-    let setup = place.and_then(|place| options.validate(&place));
-    let mut setup = setup.map_err(|error| {
-        let (name, text) = (section.name(), error.to_string());
-        // The job has its name in place of its number.
-        let number = options.job.map(|number| format!("job {number}: ")).unwrap_or_default();
-        Status::invalid_argument(format!("job {name}: {}", text.strip_prefix(&number).unwrap_or(&text)))
-    })?;
-    if rack.is_none() {
-        let lanes: Vec<Option<u64>> = options.tables.iter().flatten().map(|table| table.lane).collect();
-        setup.welcome.tables = in_usual_form(setup.welcome.tables, &lanes);
-    }
-    Ok(setup)
-}
-
 /// The place of the job's target, by the checks that a server's own options go through. How many ports a target has
 /// that has all slots is its agent's affair.
 fn server_place(shared: Option<&ShareServers>, rack: Option<&RackPlace>) -> Result<ServerPlace, ConfigError> {
     let usable = |text: &str| resolve(text).ok();
-    let mut place = ServerPlace::alone(1);
+    let mut place = ServerPlace { may_be_switch: true, ..ServerPlace::alone(1) };
     if let Some(shared) = shared {
         let texts: Vec<String> = shared.at.iter().map(ToString::to_string).collect();
         place.shards = shared.shards;
@@ -273,19 +253,6 @@ fn server_place(shared: Option<&ShareServers>, rack: Option<&RackPlace>) -> Resu
         place.rack = Some((number, root_address(&rack.root.to_string(), usable)?));
     }
     Ok(place)
-}
-
-/// Every aggregator has the usual form: fewer bits of the first table travel in it as they are.
-fn in_usual_form(checked: Tables, lanes: &[Option<u64>]) -> Tables {
-    let mut tables = checked.to_vec();
-    // Sums are packed only where that was asked for.
-    for (table, _) in tables.iter_mut().skip(1).zip(lanes).filter(|(_, lane)| lane.is_none()) {
-        table.form = Form::new(table.form.width(), table.form.lane()).unwrap_or(table.form);
-    }
-    for first in tables.iter_mut().take(1) {
-        first.form = Form::new(Form::USUAL.width(), first.form.lane()).unwrap_or_default();
-    }
-    Tables::new(&tables).unwrap_or(checked)
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub struct ControllerState {
     /// The targets, in the order of the configuration.
     pub targets: Vec<TargetHandle>,
     /// The service's certificates, if it has any.
-    pub certificates: OnceLock<Arc<Certificates>>,
+    pub certificates: OnceLock<Certificates>,
     /// One change of jobs and tables at a time, until it is in the file: one that the disk does not take is
     /// undone, and what it took is still free then.
     pub changing: tokio::sync::Mutex<()>,
@@ -131,7 +131,7 @@ impl ControllerState {
         saved
     }
 
-    /// How long the last change has been waiting to be written to the file; zero if it is there.
+    /// The time for which the last change has been waiting to be written to the file; zero if it is there.
     pub fn unsaved(&self) -> Duration {
         lock(&self.unsaved).map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -167,28 +167,5 @@ impl ControllerState {
             )));
         }
         Ok(ShareServers { at: found.iter().map(|config| config.at).collect(), shards })
-    }
-
-    /// Writes to these targets what the store says.
-    pub async fn sync(&self, names: &[String]) -> Result<(), Status> {
-        let mut answers = Vec::new();
-        for target in self.targets.iter().filter(|target| names.contains(&target.config.name)) {
-            let (sender, answer) = oneshot::channel();
-            // Without an agent the answer says so.
-            let _ = target.syncs.send(sender).await;
-            answers.push((target, answer));
-        }
-        let mut first = Ok(());
-        for (target, answer) in answers {
-            let done = match answer.await {
-                Ok(done) => done.map_err(|error| Status::unavailable(error.to_string())),
-                Err(_) => {
-                    let text = format!("target {}: the controller is stopping", target.config.name);
-                    Err(Status::unavailable(text))
-                }
-            };
-            first = first.and(done);
-        }
-        first
     }
 }

@@ -24,7 +24,7 @@ type Key = (u32, Vec<(u32, Vec<u8>)>);
 type Entries = BTreeMap<Key, TableEntry>;
 
 /// The keys in which two maps differ, with both values.
-pub(crate) fn differing<'a, K: Ord, V: PartialEq>(
+fn differing<'a, K: Ord, V: PartialEq>(
     mine: &'a BTreeMap<K, V>,
     theirs: &'a BTreeMap<K, V>,
 ) -> impl Iterator<Item = (&'a K, Option<&'a V>, Option<&'a V>)> {
@@ -47,7 +47,7 @@ pub struct SwitchChanges {
 }
 
 impl SwitchChanges {
-    /// All, in the order in which they are made.
+    /// All updates in the order in which they are made.
     #[must_use]
     pub fn into_updates(self) -> Vec<Update> {
         [self.withdrawn, self.others, self.entered].concat()
@@ -155,7 +155,7 @@ impl SwitchRows {
     }
 
     /// The rows of both, but those of lookup tables of bytes that both have.
-    pub(crate) fn entries_beside<'a>(
+    fn entries_beside<'a>(
         &'a self,
         actual: &'a SwitchRows,
         schema: &Schema,
@@ -207,7 +207,7 @@ impl SwitchRows {
     }
 
     /// The groups that differ in `actual`, except those of other programs.
-    pub(crate) fn differing_groups<'a>(
+    fn differing_groups<'a>(
         &'a self,
         actual: &'a SwitchRows,
         schema: &Schema,

@@ -2,7 +2,7 @@
 
 use super::{Agent, Known, Refused};
 use crate::error::ControllerError;
-use crate::plan;
+use crate::plan::{self, Exclusions};
 use crate::store::{Job, Placement, fits};
 use crate::switch_rows::SwitchRows;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Agent {
         let restarted = !actual.has_rows_of(schema.table(ControlPlaneRow::TABLE)?);
         let sessions = actual.sessions(schema)?;
         let mut store = self.shared.store();
-        let desired = match plan::target_rows(&self.config, &store) {
+        let desired = match plan::target_rows(&self.config, &store, &Exclusions::default()) {
             // Jobs without room are excluded when rows are written.
             Err(ControllerError::Room { .. }) => actual.clone(),
             desired => desired?,

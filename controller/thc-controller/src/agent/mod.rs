@@ -33,7 +33,7 @@ const TICK: Duration = Duration::from_millis(250);
 /// The longest time until an absent target is tried again. The time grows with each try, so a server that
 /// restarts at once has its jobs at once.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long the first time.
+/// The time until the first such try.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 /// Different complaints of one target that the log gets.
 const MAX_COMPLAINTS: usize = 8;
@@ -109,7 +109,7 @@ pub struct Agent {
     complaints: BTreeSet<String>,
     /// When its rows were compared with what was written last.
     compared: Option<Instant>,
-    /// How long until it is tried again.
+    /// The time until it is tried again.
     retry: Duration,
     /// `true` if the store has changes that are not in its file, or not on the target.
     pending: bool,
@@ -200,7 +200,7 @@ impl Agent {
         let config = self.config.clone();
         let connecting = Target::connect(&config);
         tokio::pin!(connecting);
-        // Why this controller is not the primary one, while it is not.
+        // `why` is the reason for which this controller is not the primary one, while it is not.
         let (mut target, mut why) = loop {
             tokio::select! {
                 connected = &mut connecting => break connected?,

@@ -15,7 +15,7 @@ use thc_protocol::wire::Header;
 
 /// For how long joining workers get no answer after a target has refused rows of their job.
 const HOLD_OFF: Duration = Duration::from_secs(5);
-/// How often rows are tried without those that were refused.
+/// The number of times that rows are written without those that were refused.
 const ROUNDS: usize = 32;
 
 impl Agent {
@@ -67,7 +67,7 @@ impl Agent {
             };
             let desired = loop {
                 let but = self.exclusions();
-                let desired = plan::target_rows_except(&self.config, &self.shared.store(), &but);
+                let desired = plan::target_rows(&self.config, &self.shared.store(), &but);
                 match desired {
                     Err(error @ ControllerError::Room { table, .. }) if !but.tables.contains(&table) => {
                         self.exclude_table(table, &error.to_string());

@@ -15,7 +15,7 @@ use thc_protocol::{JobId, WorkerId};
 use thc_transport::frame::Datagram;
 use thc_transport::frame::Mac;
 
-/// How many workers' and roots' Ethernet addresses are kept: far more than all jobs have.
+/// The number of workers' and roots' Ethernet addresses that are kept: far more than all jobs have.
 const MAX_ADDRESSES: usize = 1 << 14;
 
 impl Agent {

@@ -87,12 +87,13 @@ impl Service {
                 continue;
             }
             let made = self.homes(&next).and_then(|homes| {
-                self.shared.store().change(&change.job, |store| match store.jobs.get(&change.job).cloned() {
-                    None => store.add(homes.spec(&next, store.free_number())?, &homes.rooms),
-                    Some(job) => {
-                        check_idle(&job, "it is changed at the next start")?;
-                        store.replace(homes.spec(&next, job.spec.number())?, &homes.rooms)
-                    }
+                self.shared.store().change(&change.job, |store| {
+                    let job = store.jobs.get(&change.job).cloned();
+                    let number = job.as_ref().map_or_else(|| store.free_number(), |job| job.spec.number());
+                    let spec = JobSpec::from_request(&homes.section, number, homes.shared.as_ref())?;
+                    let Some(job) = job else { return store.add(spec, &homes.rooms) };
+                    check_idle(&job, "it is changed at the next start")?;
+                    store.replace(spec, &homes.rooms)
                 })
             });
             if let Err(refusal) = made {
@@ -128,12 +129,15 @@ impl Service {
             next,
         };
         let Some(job) = job else {
-            self.homes(asked)?.spec(asked, self.shared.store().free_number())?;
+            let (homes, number) = (self.homes(asked)?, self.shared.store().free_number());
+            JobSpec::from_request(&homes.section, number, homes.shared.as_ref())?;
             return Ok(step(Kind::Create, Vec::new(), asked.clone()));
         };
         let next = fill(&job, asked);
-        let mut differences = differences(&job.spec, &self.homes(&next)?.spec(&next, job.spec.number())?);
-        // What follows from a declared key is not news, unless nothing declared differs.
+        let homes = self.homes(&next)?;
+        let desired = JobSpec::from_request(&homes.section, job.spec.number(), homes.shared.as_ref())?;
+        let mut differences = differences(&job.spec, &desired);
+        // A key that follows from a declared one is shown only if no declared one differs.
         let declared = serde_json::to_value(asked).unwrap_or_default();
         let is_declared =
             |line: &String| line.split_once(':').is_some_and(|(key, _)| !declared[key].is_null());

@@ -22,8 +22,10 @@ pub(super) fn check_idle(job: &Job, advice: &str) -> Result<(), Status> {
     Err(Status::failed_precondition(message))
 }
 
-/// The targets of a new job.
+/// The targets of a job.
 pub(super) struct Homes {
+    /// The job's section, which names them.
+    pub(super) section: JobSection,
     pub(super) rooms: Vec<(String, Capacity)>,
     /// If its slots are dealt to them.
     pub(super) shared: Option<ShareServers>,
@@ -33,12 +35,6 @@ impl Homes {
     /// Names of the targets.
     pub(super) fn names(&self) -> Vec<String> {
         self.rooms.iter().map(|(name, _)| name.clone()).collect()
-    }
-
-    /// The job of this section there.
-    pub(super) fn spec(&self, asked: &JobSection, number: u16) -> Result<JobSpec, Status> {
-        let targets = if self.shared.is_some() { Vec::new() } else { self.names() };
-        JobSpec::from_request(&JobSection { targets, ..asked.clone() }, number, self.shared.as_ref())
     }
 }
 
@@ -85,8 +81,14 @@ impl Service {
         // A target that is away cannot take the job: refuse before anything is written.
         names.iter().try_for_each(|name| self.check_connected(name))?;
         let name = asked.name();
-        self.change(name, |store| store.add(homes.spec(asked, store.free_number())?, &homes.rooms)).await?;
-        let Err(refusal) = self.sync_job(name, &names).await else {
+        self.change(name, |store| {
+            store.add(
+                JobSpec::from_request(&homes.section, store.free_number(), homes.shared.as_ref())?,
+                &homes.rooms,
+            )
+        })
+        .await?;
+        let Err(refusal) = self.sync(name, &names).await else {
             tracing::info!("job {name}: made on {}", names.join(", "));
             return self.job(name);
         };
@@ -113,7 +115,8 @@ impl Service {
             if let Some(rack) = RackPlace::from_section(asked)? {
                 self.can_be_rack(name, &rack, &rooms)?;
             }
-            return Ok(Homes { rooms, shared: None });
+            let targets = rooms.iter().map(|(name, _)| name.clone()).collect();
+            return Ok(Homes { section: JobSection { targets, ..asked.clone() }, rooms, shared: None });
         }
         if !asked.targets.is_empty() {
             return refuse(
@@ -131,7 +134,7 @@ impl Service {
         let shared = self.shared.deal(servers);
         let shared = shared
             .map_err(|refusal| Status::invalid_argument(format!("job {name}: {}", refusal.message())))?;
-        Ok(Homes { rooms, shared: Some(shared) })
+        Ok(Homes { section: asked.clone(), rooms, shared: Some(shared) })
     }
 
     /// Gives jobs that are dealt to servers the addresses that the configuration has for these now.
@@ -198,7 +201,7 @@ impl Service {
     /// Makes a job what this section says, on all of its targets, which take it.
     pub(super) async fn change_to(&self, job: &Job, next: &JobSection) -> Result<(), Status> {
         let (name, homes) = (job.spec.name(), self.homes(next)?);
-        let spec = homes.spec(next, job.spec.number())?;
+        let spec = JobSpec::from_request(&homes.section, job.spec.number(), homes.shared.as_ref())?;
         let mut all = homes.names();
         all.iter().try_for_each(|name| self.check_connected(name))?;
         // Targets that it was on, too, if they are there.
@@ -207,7 +210,7 @@ impl Service {
         all.extend(gone);
         check_idle(job, "change it when they have left, or delete it")?;
         self.change(name, |store| store.replace(spec, &homes.rooms)).await?;
-        self.sync_job(name, &all).await.map_err(|refusal| {
+        self.sync(name, &all).await.map_err(|refusal| {
             let why = refusal.message();
             let message = format!("job {name} is changed, but {why}; change it again, or delete it");
             Status::new(refusal.code(), message)
@@ -229,6 +232,6 @@ impl Service {
         tracing::info!("job {name}: deleted");
         let there: Vec<String> =
             job.places.into_keys().filter(|target| self.check_connected(target).is_ok()).collect();
-        self.shared.sync(&there).await
+        self.sync(name, &there).await
     }
 }

@@ -9,13 +9,15 @@ mod targets;
 
 pub(crate) use jobs::places;
 
+use crate::error::ControllerError;
 use crate::state::ControllerState;
 use crate::store::Store;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tonic::Status;
 
-/// How long a number stays a worker's that asked for it and was not heard of since, in seconds.
+/// The seconds for which a number stays that of a worker that asked for it and was not heard of since.
 const PROMISE: u64 = 10;
 /// A worker whose packets came this recently keeps its number.
 const ALIVE: Duration = Duration::from_secs(5);
@@ -59,9 +61,23 @@ impl Service {
         }
     }
 
-    /// Writes the store's rows to these targets, none of which may refuse rows of this job.
-    async fn sync_job(&self, name: &str, targets: &[String]) -> Result<(), Status> {
-        self.shared.sync(targets).await?;
+    /// Has the agents of these targets write the store's rows, none of which a target may refuse of this job.
+    async fn sync(&self, name: &str, targets: &[String]) -> Result<(), Status> {
+        let mut answers = Vec::new();
+        for handle in self.shared.targets.iter().filter(|handle| targets.contains(&handle.config.name)) {
+            let (sender, answer) = oneshot::channel();
+            // Without an agent the answer says so.
+            let _ = handle.syncs.send(sender).await;
+            answers.push((handle, answer));
+        }
+        let mut first = Ok(());
+        for (handle, answer) in answers {
+            let done = answer.await.unwrap_or_else(|_| {
+                Err(ControllerError::target(&handle.config.name, "the controller is stopping"))
+            });
+            first = first.and(done);
+        }
+        first.map_err(|error| Status::unavailable(error.to_string()))?;
         let views = self.shared.views();
         for target in targets {
             if let Some(why) = views.get(target).and_then(|view| view.refused.get(name)) {

@@ -77,7 +77,7 @@ pub struct Placement {
     pub sessions: u32,
     /// The one that runs.
     pub session: Option<Session>,
-    /// How much each worker of the next session may have outstanding here (P41), once that is known.
+    /// The credit of each worker of the next session here (P41), once that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credit: Option<u32>,
 }
@@ -111,13 +111,13 @@ pub struct Job {
 }
 
 impl Job {
-    /// How much each worker of its next session may have outstanding, by its target with the least room; 0
+    /// The credit of each worker of its next session, by its target with the least room; 0
     /// for no bound.
     pub fn credit(&self) -> u32 {
         self.places.values().filter_map(|place| place.credit).min().unwrap_or(0)
     }
 
-    /// How much of a target's room it takes: that of its session or that of the next one, whichever is more.
+    /// The part of a target's room that it takes: that of its session or that of the next one, whichever is more.
     pub(super) fn taken_room(&self, target: &str, shards: u8) -> Option<Taken> {
         let place = self.places.get(target)?;
         let (spec, config) = (&self.spec, self.spec.config());

@@ -5,7 +5,6 @@ mod job;
 mod tables;
 
 pub use job::{ANSWERS, Counted, Given, Hidden, IN_SUMS, Job, JobCounted, Member, Placement, Session};
-pub use tables::StoredTable;
 
 use crate::capacity::{Capacity, Forms};
 use crate::rack::RackPlace;
@@ -26,8 +25,8 @@ const FEW: u32 = 16;
 pub struct Store {
     /// The jobs by name.
     pub jobs: BTreeMap<String, Job>,
-    /// The tables by number on the wire, from 1.
-    pub tables: BTreeMap<u8, StoredTable>,
+    /// The numbers of the jobs' tables in programs that number lookup tables themselves, by their numbers on the wire, from 1.
+    pub tables: BTreeMap<u8, u8>,
     /// By target, the numbers of removed jobs whose rows it may still hold.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     removed: BTreeMap<String, BTreeSet<u16>>,
@@ -42,7 +41,7 @@ pub struct Store {
 pub(crate) struct Undo {
     name: String,
     job: Option<Job>,
-    tables: BTreeMap<u8, StoredTable>,
+    tables: BTreeMap<u8, u8>,
 }
 
 /// Seconds since 1970.

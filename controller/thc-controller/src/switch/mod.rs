@@ -22,7 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Streaming};
 
-/// How often a silent connection is tried.
+/// The interval at which a silent connection is tried.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Messages that may wait to be sent.
 const ROOM: usize = 64;
@@ -46,7 +46,7 @@ pub enum SwitchEvent {
 #[derive(Debug)]
 pub struct Target {
     name: String,
-    /// How long it may take to answer.
+    /// The longest time that its answer may take.
     patience: Duration,
     device_id: u64,
     election_id: Uint128,
