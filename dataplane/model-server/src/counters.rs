@@ -66,7 +66,7 @@ impl Reason {
     }
 }
 
-/// How often something was refused, by the reason's key.
+/// The number of refusals by the reason's key.
 pub type Refusals = BTreeMap<&'static str, u64>;
 
 /// The totals of a server.

@@ -5,42 +5,23 @@ use std::path::PathBuf;
 /// An error, whose message says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum ModelError {
     /// An argument, an option or a [`Spec`](crate::Spec) is wrong, or a file of options cannot be read.
     #[error("{0}")]
     Config(String),
     /// The server cannot listen on the address, or no socket can be opened.
     #[error("cannot use {address}: {reason}")]
-    Socket {
-        /// The address.
-        address: String,
-        /// The system's error.
-        reason: String,
-    },
+    Socket { address: String, reason: String },
     /// A file of the state cannot be read or written.
     #[error("state {}: {reason}", path.display())]
-    State {
-        /// The file or folder.
-        path: PathBuf,
-        /// The problem, and what to do.
-        reason: String,
-    },
+    State { path: PathBuf, reason: String },
     /// A server has not answered within the time-out.
     #[error("model server {server} does not answer: {reason}")]
-    Unreachable {
-        /// The server's address.
-        server: String,
-        /// The last failure.
-        reason: String,
-    },
+    Unreachable { server: String, reason: String },
     /// The server refuses a request, or has not the job's secret.
     #[error("model server {server}: {reason}")]
-    Refused {
-        /// The server's address.
-        server: String,
-        /// The server's reason.
-        reason: String,
-    },
+    Refused { server: String, reason: String },
     /// A vector cannot be encoded.
     #[error(transparent)]
     Codec(#[from] thc_codec::CodecError),

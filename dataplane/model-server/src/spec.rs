@@ -65,7 +65,7 @@ pub struct Spec {
     /// τ: a push is refused if the model has made more than this many steps since its pull. At least workers − 1.
     /// `None`: there is no bound.
     pub delay: Option<u32>,
-    /// How many workers there are: their numbers are below.
+    /// The number of workers; each worker's own number is less.
     pub workers: u16,
     /// Precision of pulls, where `tensors` do not say it.
     pub bits: ModelBits,

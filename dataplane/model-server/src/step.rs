@@ -120,7 +120,7 @@ fn max_abs(x: &[f32]) -> f64 {
     f64::from(norm::max_abs(x))
 }
 
-/// How the server applies gradients. u is a push, with correction plus the full-batch gradient.
+/// The server's way of applying gradients. u is a push, with correction plus the full-batch gradient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Optimizer {

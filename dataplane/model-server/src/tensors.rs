@@ -18,7 +18,7 @@ pub const EXACT: u8 = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u64, u8)", into = "(u64, u8)")]
 pub struct Tensor {
-    /// How many coordinates.
+    /// The number of coordinates.
     pub length: u64,
     /// Bits of a pulled coordinate: 2 to 16, or [`EXACT`].
     pub bits: u8,

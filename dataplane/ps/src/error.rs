@@ -8,50 +8,26 @@ use thc_transport::TransportError;
 /// [`ConfigError`](crate::ConfigError)s.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum PsError {
     /// A port cannot be opened, or not as asked.
     #[error(transparent)]
     Transport(#[from] TransportError),
     /// No run of ports is free.
     #[error("no {shards} consecutive UDP ports are free on {ip}: give a port, or use fewer shards")]
-    NoPorts {
-        /// Ports asked for.
-        shards: u8,
-        /// The address.
-        ip: std::net::IpAddr,
-    },
+    NoPorts { shards: u8, ip: std::net::IpAddr },
     /// A core to pin to does not exist or is not ours.
     #[error("cannot pin to core {core}: this process may use {allowed}")]
-    Core {
-        /// As asked.
-        core: usize,
-        /// The cores it may use.
-        allowed: String,
-    },
+    Core { core: usize, allowed: String },
     /// Pinning failed.
     #[error("cannot pin shard {shard} to core {core}: {cause}")]
-    Pin {
-        /// The shard.
-        shard: u8,
-        /// As asked.
-        core: usize,
-        /// The operating system's error.
-        cause: io::Error,
-    },
+    Pin { shard: u8, core: usize, cause: io::Error },
     /// P4Runtime cannot be served.
     #[error("cannot serve P4Runtime on {addr}: {cause}; is another server or switch using it?")]
-    P4Runtime {
-        /// The address to listen at.
-        addr: std::net::SocketAddr,
-        /// The operating system's error.
-        cause: io::Error,
-    },
+    P4Runtime { addr: std::net::SocketAddr, cause: io::Error },
     /// A certificate, key or authority is none.
     #[error("certificates of P4Runtime: {message}; give cert and key, and client_ca, as PEM files")]
-    Certificates {
-        /// The problem.
-        message: String,
-    },
+    Certificates { message: String },
     /// No thread.
     #[error("cannot start a thread: {0}; raise the limit of processes (ulimit -u)")]
     Thread(io::Error),
@@ -60,10 +36,5 @@ pub enum PsError {
     Job(#[from] thc_protocol::aggregator::JobConfigError),
     /// A shard's port has failed.
     #[error("shard {shard} stopped: {cause}")]
-    Receive {
-        /// The shard.
-        shard: u8,
-        /// The operating system's error.
-        cause: io::Error,
-    },
+    Receive { shard: u8, cause: io::Error },
 }

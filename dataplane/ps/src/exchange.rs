@@ -21,7 +21,7 @@ pub trait PacketHandler {
     }
 }
 
-/// How many packets ahead of their turn memory is prefetched.
+/// Memory is prefetched this many packets ahead of their turn.
 const AHEAD: usize = 2;
 
 /// A backend that a shard can serve and report on.
@@ -232,7 +232,7 @@ mod tests {
 
     const DATA: usize = HEADER_LEN + 4;
 
-    /// What is handled: worker, round, slot.
+    /// Worker, round and slot of each handled packet.
     #[derive(Default)]
     struct Seen(Vec<(u8, u32, u16)>);
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use thc_protocol::aggregator::WorkerCounters;
 use thc_protocol::{JobId, MAX_WORKERS, WorkerId};
 
-/// How often shards publish their counts.
+/// The interval at which shards publish their counts.
 pub const PUBLISH: Duration = Duration::from_millis(50);
 
-/// How many packets of each worker a shard has let in. Each shard writes its own counts from time to time;
+/// The number of packets of each worker that a shard has let in. Each shard writes its own counts from time to time;
 /// the control thread checks whether they have changed.
 #[derive(Debug)]
 pub struct Liveness {

@@ -27,13 +27,13 @@ use crate::state::{ServerState, ShardReport};
 use crate::stats::{JobSummary, ServerStats};
 use thc_config::server::ServerConfig;
 
-/// How many control packets may wait: far more than there are workers. Further ones are dropped, and workers repeat
+/// The number of control packets that may wait: far more than there are workers. Further ones are dropped, and workers repeat
 /// JOINs.
 const CONTROL_ROOM: usize = 1024;
 /// Commands that may wait for a shard.
 const COMMAND_ROOM: usize = 256;
 
-/// How often a server that waits for its workers to leave checks whether they have.
+/// The interval at which a server that waits for its workers to leave checks whether they have left.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A running parameter server. Dropping it stops it.

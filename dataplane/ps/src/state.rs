@@ -43,7 +43,7 @@ pub struct ShardReport {
     pub index: u8,
     /// Counts of its socket.
     pub io: IoStats,
-    /// How often its socket's receive buffer overflowed.
+    /// The number of times that its socket's receive buffer overflowed.
     pub recv_overflows: u64,
     /// Counts of frames, where it sees them.
     pub frames: FrameCounts,

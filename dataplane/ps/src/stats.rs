@@ -71,11 +71,7 @@ pub struct NetworkStats {
     pub send_errors: u64,
     /// Datagrams that could not be sent, for a reason that does not pass.
     pub send_failures: u64,
-    /// Receive calls that returned packets.
-    pub recv_bursts: u64,
-    /// System calls that sent packets.
-    pub send_calls: u64,
-    /// How often a receive buffer was full and the kernel dropped a datagram or a run of them.
+    /// The number of times that the kernel dropped a datagram, or a run of them, because a receive buffer was full.
     pub recv_overflows: u64,
 }
 
@@ -145,13 +141,13 @@ impl WorkerStats {
         }
     }
 
-    /// How many of its packets were dropped.
+    /// The number of its packets that were dropped.
     #[must_use]
     pub fn drop_count(&self) -> u64 {
         self.drops.values().sum()
     }
 
-    /// How many of its packets ended in `event`.
+    /// The number of its packets that ended in `event`.
     #[must_use]
     pub fn count(&self, event: Event) -> u64 {
         self.events.get(event.name()).copied().unwrap_or(0)
@@ -228,8 +224,6 @@ impl NetworkStats {
         self.packets_out += shard.io.packets_out;
         self.bytes_out += shard.io.bytes_out;
         self.send_errors += shard.io.send_errors;
-        self.recv_bursts += shard.io.recv_bursts;
-        self.send_calls += shard.io.send_calls;
         self.send_failures += shard.send_failures;
         self.recv_overflows += shard.recv_overflows;
     }

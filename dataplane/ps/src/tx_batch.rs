@@ -62,7 +62,7 @@ impl Run {
 #[derive(Debug, Default)]
 pub struct TxBatch {
     runs: Vec<Run>,
-    /// How many of `runs` are in use, from the front.
+    /// The number of `runs` in use, from the front.
     open: usize,
     /// The run used last: most packets follow one of their kind.
     last: usize,
@@ -75,7 +75,7 @@ pub struct SendFailure {
     pub to: Peer,
     /// Datagrams it did not get.
     pub datagrams: u64,
-    /// Why.
+    /// The operating system's error.
     pub cause: io::Error,
 }
 

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
-use session::{COOKIE, Model, PATIENCE, indices, join_all, norm, packet, session};
+use session::{COOKIE, Model, PATIENCE, indices, norm, packet, session};
 use thc_protocol::wire::Kind;
 use thc_ps::ServerStats;
 use thc_support::openmetrics::{self, sum, value};
@@ -141,48 +141,6 @@ fn json_totals_on_stdout() {
     assert!(err.contains("thc-ps listening on "), "{err}");
 }
 
-/// P24 on the wire: killed in the middle of a slot, started again on the same port, and the workers,
-/// who repeat what they sent, get the sum as if nothing had been.
-#[test]
-fn sigkill_and_a_restart_keep_the_session() {
-    // An address of its own, so that nobody takes the ports in between.
-    let server = Running::start(&flags("127.21.33.7:0", &["--shards", "2"]));
-    let mut workers = session(2, server.address);
-    let welcome = workers[0].welcome.unwrap();
-    let mut model = Model::from_workers(&workers);
-    let mut random = fastrand::Rng::with_seed(4);
-    let payloads: Vec<Vec<u8>> = workers.iter().map(|_| indices(&mut random, &welcome)).collect();
-    let data = |worker: &session::RawWorker| {
-        packet(&worker.header(Kind::Data, 70, 5), &payloads[usize::from(worker.number.0)])
-    };
-    workers[0].send(&data(&workers[0]), 70);
-    server.signal(Signal::KILL);
-    let listen = server.address.to_string();
-    let (status, out, _) = server.end();
-    assert_eq!((status.code(), out.as_str()), (None, ""));
-
-    let server = Running::start(&flags(&listen, &["--shards", "2"]));
-    for worker in &mut workers {
-        worker.resume();
-    }
-    join_all(&mut workers);
-    assert!(workers.iter().all(|worker| {
-        let now = worker.welcome.unwrap();
-        now.session == welcome.session && now.tables == welcome.tables && now.job_seed == welcome.job_seed
-    }));
-    for worker in &workers {
-        let bytes = data(worker);
-        worker.send(&bytes, 70);
-        model.handle(1, worker.address(), &bytes);
-    }
-    for worker in &workers {
-        assert_eq!(model.take(worker.address()), [worker.expect()]);
-    }
-    server.signal(Signal::TERM);
-    let (_, _, err) = server.end();
-    assert!(err.contains("session goes on after a restart, 2 workers"), "{err}");
-}
-
 #[test]
 fn a_port_in_use_is_one_clear_line() {
     let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -192,18 +150,6 @@ fn a_port_in_use_is_one_clear_line() {
     assert_eq!(
         err,
         format!("thc-ps: address {listen} is in use: stop the other process or choose another port\n")
-    );
-}
-
-#[test]
-fn sums_that_do_not_fit_their_lanes_are_refused() {
-    let nine = ["--job", "1", "--workers", "9", "--cookie", "1", "--granularity", "30", "--fraction", "1/32"];
-    let (code, err) = fails(&nine);
-    assert_eq!(code, Some(2));
-    assert_eq!(
-        err,
-        "thc-ps: job 1: workers × granularity = 9 × 30 = 270 does not fit lanes of 8 bits, which hold 255: \
-         use a granularity of at most 28, or lane = 16\n"
     );
 }
 

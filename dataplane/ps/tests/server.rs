@@ -12,7 +12,7 @@ use session::{
     session,
 };
 use thc_protocol::session::{JoinError, JoinEvent};
-use thc_protocol::wire::{FLAG_NUDGE, Header, Kind, Nudge, RefuseReason, Straggler};
+use thc_protocol::wire::{Header, Kind, RefuseReason};
 use thc_protocol::{Cookie, JobId, Policy, WorkerId};
 use thc_ps::{PsError, Server, ServerOptions, ServerStats};
 use thc_transport::{FaultRates, LossyConfig};
@@ -103,51 +103,6 @@ fn a_session_adds_up_as_the_model_does() {
     assert_eq!(job.results, 103);
     assert_job(job, &model.counters());
     assert_eq!(totals.network.recv_overflows, 0);
-}
-
-#[test]
-fn wide_lanes_and_a_quorum() {
-    let mut options = options(3, 1);
-    options.job[0].lane = Some(16);
-    options.job[0].quorum = Some(2);
-    let server = start(&options);
-    let workers = session(3, server.local());
-    let welcome = workers[0].welcome.unwrap();
-    let mut model = Model::from_workers(&workers);
-    let mut random = fastrand::Rng::with_seed(2);
-    for slots in (0..50).collect::<Vec<u16>>().chunks(IN_FLIGHT) {
-        for &slot in slots {
-            for worker in &workers {
-                let header = worker.header(Kind::Data, slot, 9);
-                send(&mut model, worker, &header, &indices(&mut random, &welcome));
-            }
-        }
-        // A result to all when two are in, and one to the third, who is late.
-        assert_eq!(assert_same(&mut model, &workers), slots.len() * 4);
-    }
-    assert_job(server.shutdown().job(1).unwrap(), &model.counters());
-}
-
-#[test]
-fn nudges_and_stragglers_come_back() {
-    let server = start(&options(2, 1));
-    let workers = session(2, server.local());
-    let welcome = workers[0].welcome.unwrap();
-    let mut random = fastrand::Rng::with_seed(3);
-    let first = Header { flags: FLAG_NUDGE, ..workers[0].header(Kind::Data, 5, 4) };
-    workers[0].send(&packet(&first, &indices(&mut random, &welcome)), 5);
-    for worker in &workers {
-        let bytes = worker.expect();
-        let (header, payload) = Header::parse(&bytes).unwrap();
-        assert_eq!((header.kind, header.worker), (Kind::Nudge, WorkerId(0)));
-        assert_eq!(Nudge::parse(payload).unwrap().seen, 1);
-    }
-    let old = workers[1].header(Kind::Data, 5, 3);
-    workers[1].send(&packet(&old, &indices(&mut random, &welcome)), 5);
-    let bytes = workers[1].expect();
-    let (header, payload) = Header::parse(&bytes).unwrap();
-    assert_eq!(header.kind, Kind::Straggler);
-    assert_eq!(Straggler::parse(payload).unwrap().current.0, 4);
 }
 
 #[test]
@@ -286,27 +241,6 @@ fn a_worker_can_move() {
     }
     assert_eq!(assert_same(&mut model, &workers), 4);
     assert_eq!(server.shutdown().job(1).unwrap().sessions, 1);
-}
-
-#[test]
-fn jobs_are_apart() {
-    let mut options = options(1, 1);
-    options.job.push(options.job[0].clone());
-    options.job[1].job = Some(2);
-    let server = start(&options);
-    let one = session(1, server.local());
-    let mut two = RawWorker::new(0, server.local(), 7);
-    two.joiner =
-        thc_protocol::session::Joiner::new(JobId(2), WorkerId(0), Cookie(COOKIE), 7, 0, Duration::ZERO);
-    two.wait_until(|event| matches!(event, JoinEvent::Welcome(..)).then_some(()));
-    // A packet of the one to the other's number has the wrong cookie.
-    let header = Header { job: JobId(2), ..one[0].header(Kind::Data, 0, 0) };
-    one[0].send(&packet(&header, &[0; 512]), 0);
-    one[0].send(&packet(&one[0].header(Kind::Data, 0, 0), &[0; 512]), 0);
-    one[0].expect();
-    let totals = server.shutdown();
-    assert_eq!((totals.job(1).unwrap().results, totals.job(2).unwrap().results), (1, 0));
-    assert_eq!(totals.job(2).unwrap().members[0].drops["cookie"], 1);
 }
 
 #[test]

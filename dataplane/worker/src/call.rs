@@ -8,11 +8,11 @@ use thc_protocol::wire::{Choice, Mode};
 pub struct Span {
     /// Coordinates, at least 1.
     pub length: usize,
-    /// How they travel.
+    /// The form in which they travel.
     pub choice: Choice,
 }
 
-/// How the coordinates of a tensor travel.
+/// The form in which the coordinates of a tensor travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan<'a> {
     /// All of them alike: as indices of the job's first table, or RAW.
@@ -32,7 +32,7 @@ impl Default for Plan<'_> {
 /// same length; it is checked. The default is a compressed call without error feedback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Call<'a> {
-    /// How the coordinates travel.
+    /// The form in which the coordinates travel.
     pub plan: Plan<'a>,
     /// Error feedback is kept under this key between calls (Algorithm 3); `None`: none is. All workers
     /// must give the same key for the same tensor; it is checked. Feedback survives a change of plans: a span that

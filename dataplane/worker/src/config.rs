@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_transport::{Backend, LossyConfig};
 
-/// How long a worker waits.
+/// The times for which a worker waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// For the other workers to join. Default 60 s.
@@ -37,19 +37,19 @@ pub struct GroupConfig {
     pub controller: Option<Controller>,
     /// This worker's place in a job.
     pub seat: Seat,
-    /// How many workers the job must have. With another number, joining fails at once. Default: any number.
+    /// The number of workers that the job must have; with another number joining fails at once. Default: any number.
     pub workers: Option<u16>,
     /// The backend that carries the packets. Default: kernel UDP sockets.
     pub io: Backend,
     /// Address and port to send from. Default: any address, a free port.
     pub bind: SocketAddr,
-    /// How long to wait.
+    /// The times for which it waits.
     pub timeouts: Timeouts,
     /// The receive buffer to ask the kernel for, in bytes. Default 8 MiB.
     pub recv_buffer: usize,
     /// The send buffer to ask the kernel for, in bytes. Default 4 MiB.
     pub send_buffer: usize,
-    /// How this worker rounds. Default: [`Rounding::Stratified`].
+    /// This worker's way of rounding. Default: [`Rounding::Stratified`].
     pub rounding: Rounding,
     /// Threads that compute, the caller's among them. Default: one less than the process has cores, at least 1.
     pub threads: usize,
@@ -57,7 +57,7 @@ pub struct GroupConfig {
     pub faults: Option<LossyConfig>,
 }
 
-/// How a worker's roundings are related to those of the other workers. With each of them, runs repeat bit for bit.
+/// The relation of a worker's roundings to those of the other workers. With each of them, runs repeat bit for bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rounding {
     /// They complement each other (P31), which makes the mean's error smaller. The seed follows from the job's seed.

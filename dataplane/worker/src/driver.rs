@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 use thc_transport::{RetainedTx, Waker};
 
-/// How often an idle group looks whether another worker needs something of it.
+/// The interval at which an idle group looks whether another worker needs something of it.
 pub(crate) const IDLE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Driver<I: RetainedTx> {

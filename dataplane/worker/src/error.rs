@@ -11,6 +11,7 @@ use thc_transport::TransportError;
 
 /// Every failure that the library reports.
 #[derive(Debug, Clone, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum WorkerError {
     /// The group could not be joined.
     #[error(transparent)]
@@ -29,50 +30,24 @@ pub enum WorkerError {
     Empty,
     /// More than the protocol can number.
     #[error("{length} coordinates are too many for one all-reduce: split it below 2^32")]
-    TooLong {
-        /// Coordinates asked for.
-        length: usize,
-    },
+    TooLong { length: usize },
     /// A plan that is none for this tensor.
     #[error("the plan's spans have {planned} coordinates together, the tensor has {length}: plan all of it")]
-    Plan {
-        /// Coordinates of its spans.
-        planned: usize,
-        /// Coordinates of the tensor.
-        length: usize,
-    },
+    Plan { planned: usize, length: usize },
     /// A span of nothing.
     #[error("span {span} of the plan, counted from 0, has no coordinates: leave it out")]
-    EmptySpan {
-        /// Its place.
-        span: usize,
-    },
+    EmptySpan { span: usize },
     /// A plan for another job.
     #[error("the job has no table {table}: its tables are {tables}; or choose \"raw\"")]
-    NoTable {
-        /// The number asked for.
-        table: TableId,
-        /// The tables that there are.
-        tables: String,
-    },
+    NoTable { table: TableId, tables: String },
     /// Ranks whose sums something else adds up do not call the same.
     #[error(
         "ranks call different all-reduces as number {call}: give all the same lengths, plans and keys in the same order"
     )]
-    Differs {
-        /// The call, counted from 0.
-        call: u64,
-    },
+    Differs { call: u64 },
     /// Memory for a packed call that does not fit it.
     #[error("a packed all-reduce was given {actual} {what}, and needs {expected}: ask for its layout first")]
-    PackedMemory {
-        /// Which memory.
-        what: &'static str,
-        /// The amount that is needed.
-        expected: usize,
-        /// The amount that was given.
-        actual: usize,
-    },
+    PackedMemory { what: &'static str, expected: usize, actual: usize },
     /// The caller of a packed call dropped it before all its indices were sent.
     #[error(
         "a packed all-reduce was given up before all its indices were there: the session is over, join anew"
@@ -85,42 +60,19 @@ pub enum WorkerError {
     #[error(
         "tensor {key:#x} had {before} coordinates before and {now} now: give another key, or reset its error feedback"
     )]
-    FeedbackLength {
-        /// The key.
-        key: u64,
-        /// Coordinates of its error feedback.
-        before: usize,
-        /// Coordinates of this call.
-        now: usize,
-    },
+    FeedbackLength { key: u64, before: usize, now: usize },
     /// A call with the tensor's key is under way.
     #[error("tensor {key:#x} is still being reduced: wait for its handle first")]
-    FeedbackBusy {
-        /// The key.
-        key: u64,
-    },
+    FeedbackBusy { key: u64 },
     /// Saved error feedback does not fit.
     #[error("saved error feedback of tensor {key:#x}: {reason}")]
-    FeedbackState {
-        /// The key.
-        key: u64,
-        /// The problem.
-        reason: String,
-    },
+    FeedbackState { key: u64, reason: String },
     /// The parameter server offers something that this worker cannot use.
     #[error("the parameter server's job does not fit: {reason}")]
-    Unusable {
-        /// Why.
-        reason: String,
-    },
+    Unusable { reason: String },
     /// The controller refused, or is not there.
     #[error("{url}: {message}")]
-    Controller {
-        /// The job there.
-        url: String,
-        /// The controller's message.
-        message: String,
-    },
+    Controller { url: String, message: String },
     /// The network failed.
     #[error("{0}")]
     Io(String),
@@ -129,10 +81,7 @@ pub enum WorkerError {
     Codec(#[from] CodecError),
     /// A panic, here or on the background thread, left the group unusable.
     #[error("a fault in this program ended the group, close it and join with a new one: {message}")]
-    Panicked {
-        /// The panic's message.
-        message: String,
-    },
+    Panicked { message: String },
     /// The group was dropped before the call was done.
     #[error("the group has been closed")]
     Closed,

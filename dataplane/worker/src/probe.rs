@@ -10,7 +10,7 @@ use thc_transport::{DeviceInfo, PacketIo};
 
 /// After this many answers a probe ends.
 const ENOUGH: u32 = 5;
-/// How long an answer may take before it counts as lost.
+/// The time after which an answer counts as lost.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A parameter server's answer to a probe.
@@ -19,12 +19,12 @@ pub enum ProbeAnswer {
     /// Job and cookie are right, and this build computes the same numbers as the workers that have joined
     /// (P26).
     Job {
-        /// How many workers the job has.
+        /// The number of the job's workers.
         workers: u8,
-        /// Why this build cannot take part: a table, lanes, blocks or features that it does not know.
+        /// The reason for which this build cannot take part: a table, lanes, blocks or features that it does not know.
         unusable: Option<String>,
     },
-    /// Why the server refuses workers with this job and cookie.
+    /// The reason for which the server refuses workers with this job and cookie.
     Refused(RefuseReason),
 }
 

@@ -90,7 +90,7 @@ fn store(plant: &Plant) -> Store {
 
 /// What the chip is to hold.
 pub fn expected_rows(target: &TargetConfig, plant: &Plant) -> SwitchRows {
-    let mut wanted = plan::target_rows(target, &store(plant)).unwrap();
+    let mut wanted = plan::target_rows(target, &store(plant), &plan::Exclusions::default()).unwrap();
     // A controller knows the port of every member; the program also has members that may send from any.
     for placed in &plant.jobs {
         for (&worker, member) in placed.members.iter().filter(|(_, member)| member.endpoint.ingress == 0) {

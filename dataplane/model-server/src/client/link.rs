@@ -19,13 +19,13 @@ use crate::spec::Spec;
 use crate::transport::{accept_longest, bind, transport};
 use crate::wire::{Answer, Frame, Request, read_frame, split};
 
-/// How often a worker that computes sends a sign of life.
+/// The interval at which a worker that computes sends a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
-/// How long closing a connection may take.
+/// The longest time that closing a connection may take.
 const CLOSING: Duration = Duration::from_millis(100);
-/// How much later than a stream's end the end of its connection may come.
+/// The longest time between the end of a stream and that of its connection.
 const LAG: Duration = Duration::from_secs(1);
-/// How long an attempt to connect may take.
+/// The longest time that an attempt to connect may take.
 const ATTEMPT: Duration = Duration::from_secs(3);
 /// The time between the attempts at two addresses of a server (RFC 8305, section 5).
 const STAGGER: Duration = Duration::from_millis(250);

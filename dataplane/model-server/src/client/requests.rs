@@ -17,7 +17,7 @@ pub struct ClientConfig {
     pub secret: Secret,
     /// This worker's number. Of two processes with the same number, the later one ends the other's connection.
     pub worker: u16,
-    /// How long a call may go without an answer before it fails; the server may restart meanwhile.
+    /// The time without an answer after which a call fails; the server may restart meanwhile.
     pub timeout: Duration,
     /// The seed of this worker's rounding.
     pub seed: u64,

@@ -21,7 +21,7 @@ use crate::spec::{MAX_SHARDS, MAX_WORKERS, Spec};
 use crate::transport::WINDOW;
 use crate::wire::{ADMIN, Answer, Frame, LONGEST_OPEN, NoFrame, Request, SMALL, is_name, read_frame, split};
 
-/// How long a handshake and an introduction may take.
+/// The longest time that a handshake and an introduction may take.
 const INTRODUCTION: Duration = Duration::from_secs(5);
 /// Most streams of a connection: one for each shard of a model, and the first.
 const STREAMS: u32 = MAX_SHARDS as u32 + 1;

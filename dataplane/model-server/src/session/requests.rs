@@ -13,7 +13,7 @@ use crate::shard::{Applied, ModelShard, Phase, PullAnswer, PushHead, Stamp};
 use crate::step::LARGEST;
 use crate::wire::{ADMIN, Answer, Frame, Request, split};
 
-/// How long an answer to a patient pull is held back while the epoch's gradient is missing.
+/// The longest time for which an answer to a patient pull is held back while the epoch's gradient is missing.
 const HOLD: Duration = Duration::from_secs(5);
 /// From so many coordinates on, work is kept off the threads that wait for packets.
 const HEAVY: usize = 1 << 15;

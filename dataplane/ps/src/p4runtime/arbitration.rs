@@ -173,7 +173,7 @@ mod tests {
         // Any number of backups that never want to be primary.
         it.arbitrate(2, None).unwrap();
         it.arbitrate(3, None).unwrap();
-        // The same one again.
+        // The primary one has asked again.
         assert_eq!(it.arbitrate(1, Some(0)).unwrap().len(), 3);
     }
 }

@@ -27,7 +27,7 @@ pub struct Program {
     pub counters: BTreeMap<u32, Counter>,
     /// The tables that mean something here.
     pub known: Known,
-    /// How many jobs have counters of their own.
+    /// The number of jobs with counters of their own.
     pub indices: u16,
 }
 
@@ -78,7 +78,7 @@ pub struct MatchTable {
     pub size: usize,
 }
 
-/// How a table may use an action.
+/// The entries of a table for which an action may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActionUse {
     /// The action's number.
@@ -101,9 +101,9 @@ pub struct ActionInfo {
 /// A counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// What its cells mean.
+    /// The meaning of its cells.
     pub kind: CounterKind,
-    /// How many there are.
+    /// The number of cells.
     pub size: u32,
 }
 

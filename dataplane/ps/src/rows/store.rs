@@ -22,7 +22,7 @@ pub struct MulticastGroup {
 pub struct Replica {
     /// The port of a switch.
     pub port: u32,
-    /// How the port was written, if as a byte string.
+    /// The port as it was written, if as a byte string.
     pub port_bytes: Option<Vec<u8>>,
     /// The instance; in a job's group the worker's number.
     pub instance: u32,
@@ -93,7 +93,7 @@ impl Store {
         rows.flat_map(move |rows| rows.range(vec![first]..vec![first + 1]))
     }
 
-    /// How many rows a table has.
+    /// The number of rows in a table.
     #[must_use]
     pub fn len(&self, table: u32) -> usize {
         self.rows.get(&table).map_or(0, BTreeMap::len)
@@ -116,7 +116,7 @@ impl Store {
         self.groups.iter().map(|(&number, group)| (number, group))
     }
 
-    /// How many groups there are.
+    /// The number of groups.
     #[must_use]
     pub fn group_count(&self) -> usize {
         self.groups.len()

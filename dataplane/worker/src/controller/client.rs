@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 /// The longest time that a controller may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What to look at if a connection ends before an answer.
+/// Advice if a connection ends before an answer.
 const REMEDY: &str = "does it want TLS (thcs://, not thc://), and are the controller's authority, this worker's certificate and its key \
                     those that it wants?";
 

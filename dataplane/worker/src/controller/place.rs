@@ -1,4 +1,4 @@
-//! How a worker gets its seat from a controller.
+//! A worker asks a controller for its seat.
 
 use super::{Controller, client};
 use crate::Seat;

@@ -8,7 +8,7 @@ use thc_control_proto::v1::control_client::ControlClient;
 use thc_control_proto::v1::{ReportRequest, WorkerReport};
 use tonic::transport::Channel;
 
-/// How often a worker reports.
+/// The interval at which a worker reports.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// A thread that reports until this is dropped. The drop does not wait for the thread, whose connection may hang.

@@ -20,7 +20,7 @@ pub struct EngineConfig {
     pub patience: Duration,
     /// Shortest retransmission time-out.
     pub min_rto: Duration,
-    /// How this worker rounds.
+    /// This worker's way of rounding.
     pub rounding: Rounding,
     /// Threads that compute, the caller's among them; at least 1.
     pub threads: usize,

@@ -265,7 +265,7 @@ impl<I: RetainedTx> Engine<I> {
         self.calls.take_outcome(number)
     }
 
-    /// Why the session is over, if it is.
+    /// The reason for the end of the session, if it is over.
     #[must_use]
     pub fn failure(&self) -> Option<&WorkerError> {
         self.state.failure()

@@ -72,7 +72,7 @@ pub(super) enum State {
 }
 
 impl State {
-    /// Why the session is over, if it is.
+    /// The reason for the end of the session, if it is over.
     pub fn failure(&self) -> Option<&WorkerError> {
         match self {
             State::Failed(error) | State::Leaving(Some(error)) => Some(error),
