@@ -187,5 +187,5 @@ def check_mistakes_are_told() -> None:
     ):
         with refused(thc.ConfigError, says):
             thc.torch.outer(model, optimizer, **rig.sort_options(**options))
-    with refused(thc.ConfigError, "DistributedDataParallel"):
+    with refused(thc.ConfigError, "average every gradient"):
         thc.torch.outer(rig.ddp(model), optimizer, every=4)
