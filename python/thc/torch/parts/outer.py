@@ -39,9 +39,9 @@ class _Island:
 
     def gather(self, share: torch.Tensor) -> torch.Tensor:
         """The shares of all ranks, a row for each."""
-        every = torch.empty(self.size, share.numel())
+        every = torch.empty(self.size * share.numel())
         dist.all_gather_into_tensor(every, share, group=self._own.groups[0])
-        return every
+        return every.view(self.size, share.numel())
 
 
 class _Fragment:
