@@ -42,7 +42,7 @@ def same(thing: Any) -> bool:
 
 def fake_times(hook: thc.torch.Hook, times: Any) -> None:
     """Lets the hook believe that a call took ``times(length, raw)`` seconds, on all ranks alike or not."""
-    adaptive = hook.adaptive
+    adaptive = hook.engine.adaptive
     assert adaptive is not None
     record = adaptive.took
 
@@ -60,7 +60,7 @@ def check_measured_and_agreed() -> None:
         books.step(model, step)
         if step in (1, 3, 5):  # the compressed ones; what these leave out the raw ones take along
             books.balance(hook)
-    adaptive = hook.adaptive
+    adaptive = hook.engine.adaptive
     assert adaptive is not None and hook.plan is not None
     assert same((adaptive.threshold, hook.plan.choices(), [(r.error, r.cost) for r in hook.plan.rows]))
     # Each gradient was timed by itself, though several travel in one bucket.
@@ -84,7 +84,7 @@ def check_only_what_pays_is_compressed() -> None:
             books.found = [f + m for f, m in zip(books.found, means)]
             books.exact = [e + m for e, m in zip(books.exact, exact_mean(99))]
     books.balance(hook)
-    adaptive = hook.adaptive
+    adaptive = hook.engine.adaptive
     assert adaptive is not None and hook.plan is not None
     slowest = 4e-8 + 1e-8 * (SIZE - 1)
     sizes = sorted({size for size, *_ in adaptive.table.rows()})
@@ -113,7 +113,7 @@ def scaled_gradients(step: int, rank: int = RANK) -> list[torch.Tensor]:
 def check_each_layer_gets_a_table() -> None:
     tables = ["bits=2,lane=4", "bits=3", "bits=8"]
     model, hook = wrap_model(adapt={"threshold": False, "every": 10}, server={"tables": tables})
-    adaptive = hook.adaptive
+    adaptive = hook.engine.adaptive
     assert adaptive is not None and [t.name for t in adaptive.tables] == ["4/8", "2/4", "3/8", "8/16"]
     found = [torch.zeros(size, dtype=torch.float64) for size in SIZES]
     exact = [torch.zeros(size, dtype=torch.float64) for size in SIZES]
@@ -151,7 +151,7 @@ def check_each_layer_gets_a_table() -> None:
 def check_tables_whose_feedback_would_grow_are_not_chosen() -> None:
     coarse = "bits=1,granularity=1,fraction=1/32"
     model, hook = wrap_model(adapt={"threshold": False, "every": 10}, server={"tables": [coarse, "bits=2,lane=4"]})
-    assert hook.adaptive is not None and [table.name for table in hook.adaptive.tables] == ["4/8", "2/4"]
+    assert hook.engine.adaptive is not None and [table.name for table in hook.engine.adaptive.tables] == ["4/8", "2/4"]
 
 
 def check_nothing_pays() -> None:
@@ -175,8 +175,8 @@ def check_checkpoint() -> None:
     state = torch.load(file)
     again, resumed = wrap_model(adapt=SHORT)
     resumed.load_state_dict(state)
-    assert resumed.adaptive is not None and hook.adaptive is not None and hook.plan is not None
-    assert resumed.adaptive.threshold == hook.adaptive.threshold and not resumed.adaptive.is_warming_up
+    assert resumed.engine.adaptive is not None and hook.engine.adaptive is not None and hook.plan is not None
+    assert resumed.engine.adaptive.threshold == hook.engine.adaptive.threshold and not resumed.engine.adaptive.is_warming_up
     assert resumed.plan == hook.plan
     for step in range(6):
         assert same_everywhere(backward(again, gradients(step)))
@@ -217,10 +217,10 @@ def check_ranks_with_different_plans_hear_of_it() -> None:
     fake_times(hook, lambda length, raw: 5e-8 * length if raw else 0.0150)
     for step in range(CHOSEN + 2):
         assert same_everywhere(backward(model, gradients(step)))
-    assert hook.adaptive is not None
+    assert hook.engine.adaptive is not None
     if RANK == SIZE - 1:
-        hook.adaptive.threshold = 0
-        hook.adaptive._spans.clear()
+        hook.engine.adaptive.threshold = 0
+        hook.engine.adaptive._spans.clear()
     with refused(thc.MismatchError, "workers called different all-reduces", "different plans"):
         backward(model, gradients(99))
 

@@ -172,7 +172,7 @@ def check_adapt_chooses_lanes() -> None:
         assert error_of(means, [scale * exact for scale, exact in zip(scales, exact_mean(step))]) < 0.05
     plan = hook.plan
     assert plan is not None and plan.ratio > 1.05, str(plan)
-    assert any(table != hook.adaptive.tables[0].name for table in plan.choices().values()), str(plan)  # type: ignore[union-attr]
+    assert any(table != hook.engine.adaptive.tables[0].name for table in plan.choices().values()), str(plan)  # type: ignore[union-attr]
     sent = (hook.group.stats().bytes_up - before) / 2
     # Costs are of both ways, and of whole packets' padding there is none in them.
     assert 0.9 < 2 * sent / plan.cost < 1.25, (sent, plan.cost, str(plan))

@@ -54,6 +54,26 @@ def check_best_effort_with_loss_and_synchronization() -> None:
     assert copied == [False, False, True, False, False, True]
 
 
+def check_a_late_rank_and_a_quorum() -> None:
+    """Others do not wait for a rank that is late, and it gets their parameters when all synchronize."""
+    server, group = served({"quorum": SIZE - 1, "data_slots": 64, "norm_slots": 8})
+    model, hook = wrap_model(Weights(), group=group)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    took = 0.0
+    for step in range(12):
+        if step == 4 and RANK == SIZE - 1:
+            # DDP has made its final buckets, for which all ranks had to be there.
+            time.sleep(3)
+        began = time.monotonic()
+        backward(model, gradients(step))
+        optimizer.step()
+        took = max(took, time.monotonic() - began)
+        copied = thc.torch.sync_parameters(model, every=12, optimizer=optimizer)
+    assert took < 2 and copied and not hook.fallback_active, (took, copied)
+    assert same_everywhere(list(model.parameters()))
+    assert same_everywhere([s["momentum_buffer"] for s in optimizer.state.values()])
+
+
 def check_synchronization_without_loss_copies_nothing() -> None:
     model, hook = wrap_model(Weights((20_000,)))
     for step in range(2):

@@ -203,8 +203,4 @@ def check_mistakes_are_told() -> None:
     ):
         with refused(thc.ConfigError, says):
             thc.torch.wrap(rig.ddp(Weights((1_000,))), **rig.sort_options(**wrong))
-    model, hook = on_rails(Weights((1_000,)))
-    with refused(thc.ConfigError, "rails=False"):
-        thc.torch.keep_up(model)
-    hook.group.close()
     assert all(everywhere(True))

@@ -423,3 +423,27 @@ def check_the_server_of_the_environment() -> None:
         for name in ("THC_PS", "THC_COOKIE"):
             del os.environ[name]
     dist.barrier()
+
+
+def check_islands_of_fsdp_meet_in_an_outer_loop() -> None:
+    """Each rank exchanges its shard with the rank that has the same one in the other island."""
+    over = mesh()
+    model = sharded(network(), over["shard"])
+    optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
+    options = rig.sort_options(process_group=over.get_group("replicate"), every=4, parts=2, delay=1, timeout=20, join_timeout=20)
+    loop = thc.torch.outer(model, optimizer, **options)
+    rig._made.append(loop.group)
+    losses = []
+    for _ in range(32):
+        loss = (model(inputs(RANK)) - 1.0).square().mean()
+        losses.append(float(loss))
+        loss.backward()
+        optimizer.step()
+        loop.step()
+        optimizer.zero_grad()
+    loop.agree()
+    assert losses[-1] < 0.5 * losses[0], losses
+    for p in model.parameters():
+        every = [torch.empty_like(p._local_tensor) for _ in range(2)]
+        dist.all_gather(every, p._local_tensor.detach(), group=over.get_group("replicate"))
+        assert torch.equal(*every)

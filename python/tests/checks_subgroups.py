@@ -1,11 +1,17 @@
-"""Two models, each on half of the ranks, which know nothing of each other."""
+"""Ranks in two halves: two models which know nothing of each other, and islands that meet in an outer loop."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
+import rig
 import thc.torch
 import torch
 import torch.distributed as dist
-from rig import RANK, SIZE, Weights, _made, backward, ddp, error_of, gradients, is_compressed
+from checks_training import loss_of
+from rig import RANK, SIZE, Weights, _made, backward, ddp, error_of, gradients, is_compressed, refused, same_everywhere
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.parallel import DistributedDataParallel
 
 SIZES = (40_000, 90_000)
 
@@ -34,3 +40,82 @@ def check_each_half_averages_its_own() -> None:
             assert hook.fallback_active and error_of(means, exact) < 1e-12
         else:
             assert not hook.fallback_active and error_of(means, exact) < 0.1
+
+
+def muon(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    """What trains inside an island: Muon, or AdamW where this torch has no Muon."""
+    make: Callable[..., torch.optim.Optimizer] = getattr(torch.optim, "Muon", torch.optim.AdamW)
+    return make(parameters, lr=0.01)
+
+
+def network() -> torch.nn.Module:
+    torch.manual_seed(3)
+    return torch.nn.Sequential(torch.nn.Linear(64, 256, bias=False), torch.nn.ReLU(), torch.nn.Linear(256, 8, bias=False))
+
+
+def check_islands_of_ddp_meet_in_an_outer_loop() -> None:
+    """Exactly what the definition says of two islands of two ranks; and compressed, in parts that travel while steps go on, it learns."""
+    mesh = init_device_mesh("cpu", (2, SIZE // 2), mesh_dim_names=("islands", "ranks"))
+    islands, ranks = mesh.get_group("islands"), mesh.get_group("ranks")
+
+    def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, after: Callable[[int], None], steps: int) -> None:
+        for step in range(steps):
+            optimizer.zero_grad()
+            loss_of(model, step).backward()
+            after(step)
+
+    def loop_of(**options: object) -> tuple[torch.nn.Module, torch.optim.Optimizer, thc.torch.Outer]:
+        model = DistributedDataParallel(network(), process_group=ranks)
+        optimizer = muon(model.parameters())
+        loop = thc.torch.outer(model, optimizer, **rig.sort_options(process_group=islands, timeout=20, join_timeout=20, **options))
+        _made.append(loop.group)
+        return model, optimizer, loop
+
+    model, optimizer, loop = loop_of(every=4, delay=0, mode="raw")
+    train(model, optimizer, lambda _: (optimizer.step(), loop.step()), 12)
+    reference = network()
+    inner, common = muon(reference.parameters()), [torch.nn.Parameter(p.detach().clone()) for p in reference.parameters()]
+    above = thc.torch.nesterov(common)
+
+    def after(step: int) -> None:
+        for p in reference.parameters():
+            dist.all_reduce(p.grad, group=ranks)
+            p.grad /= SIZE // 2
+        inner.step()
+        if step % 4 == 3:
+            for all_, mine in zip(common, reference.parameters()):
+                all_.grad = all_.detach() - mine.detach()
+                dist.all_reduce(all_.grad, group=islands)
+                all_.grad /= 2
+            above.step()
+            with torch.no_grad():
+                for all_, mine in zip(common, reference.parameters()):
+                    mine.copy_(all_)
+
+    train(reference, inner, after, 12)
+    for a, b in zip(model.parameters(), reference.parameters()):
+        assert torch.allclose(a, b, atol=1e-5), (a - b).abs().max()
+    assert same_everywhere(list(model.parameters())) and loop.rounds == 3
+
+    model, optimizer, loop = loop_of(every=8, parts=2, delay=3)
+    with torch.no_grad():
+        before = float(loss_of(model, 1000))
+    train(model, optimizer, lambda _: (optimizer.step(), loop.step()), 64)
+    coordinates, parameters = loop.group.stats().coordinates, sum(p.numel() for p in model.parameters())
+    loop.agree()
+    with torch.no_grad():
+        after_ = float(loss_of(model, 1000))
+    assert after_ < 0.67 * before, (before, after_)
+    assert same_everywhere(list(model.parameters()))
+    # Each rank of an island sends its half of the parameters in every eighth step; a step ends with a further call.
+    assert coordinates < 1.05 * parameters / 2 * 64 / 8, (coordinates, parameters)
+
+    if RANK < 2:  # one rank of an island is not finite, and so are both: DDP
+        with torch.no_grad():
+            next(model.parameters())[0, 0] = float("nan")
+    train(model, optimizer, lambda _: (optimizer.step(), loop.step()), 16)
+    loop.agree()
+    assert loop.skipped and same_everywhere(list(model.parameters()))
+    assert all(bool(torch.isfinite(p).all()) for p in model.parameters())
+    with refused(thc.ConfigError, "islands"):
+        thc.torch.outer(DistributedDataParallel(network()), optimizer, every=4)

@@ -1,4 +1,4 @@
-"""What training programs do with a DDP model, done through the hook: scalers, clipping, compiled modules, subgroups."""
+"""What training programs do with a DDP model, done through the hook: scalers, clipping, compiled modules."""
 
 from __future__ import annotations
 
@@ -6,23 +6,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import rig
 import torch
-import torch.distributed as dist
-from rig import (
-    RANK,
-    SIZE,
-    Weights,
-    backward,
-    ddp,
-    error_of,
-    exact_mean,
-    gradients,
-    is_compressed,
-    same_everywhere,
-    wrap_model,
-)
-from torch.nn.parallel import DistributedDataParallel
+from rig import RANK, SIZE, same_everywhere, wrap_model
 
 torch.set_num_threads(1)
 
@@ -144,19 +129,3 @@ def check_compiled() -> None:
             warnings.simplefilter("ignore")
             learns(model, step)
         assert hook.steps == 40 and hook.group.stats().coordinates > 0
-
-
-def check_a_subgroup() -> None:
-    """A model of some of the ranks: here of each alone, and of all in an order of their own."""
-    alone = [dist.new_group([rank]) for rank in range(SIZE)][RANK]
-    mine = DistributedDataParallel(Weights((5_000,)), process_group=alone)
-    single = rig.thc.torch.wrap(mine, compression=rig.thc.torch.Compression(feedback=True), join=rig.thc.Join(timeout=20, join_timeout=20))
-    rig._made.append(rig.thc.torch.hook_of(single).group)
-    (found,) = backward(single, gradients(0, sizes=(5_000,)))
-    # One rank averages exactly.
-    assert torch.equal(found, gradients(0, sizes=(5_000,))[0])
-    every = dist.new_group(list(range(SIZE)))
-    model = rig.thc.torch.wrap(ddp(Weights((50_000,)), process_group=every), compression=rig.thc.torch.Compression(feedback=True), join=rig.thc.Join(timeout=20, join_timeout=20))
-    rig._made.append(rig.thc.torch.hook_of(model).group)
-    means = backward(model, gradients(1, sizes=(50_000,)))
-    assert same_everywhere(means) and is_compressed(error_of(means, exact_mean(1, (50_000,))))

@@ -34,7 +34,7 @@ for step in range(12):
     try:
         model(torch.randn(4, 300)).sum().backward()
     except thc.MissingError as error:
-        assert error.missing == [1] and "rank 1 has left" in str(error), error
+        assert error.missing == [1] and "rank 1 has left" in str(error) and "after 5 steps" in str(error), error
         print(f"told after {time.monotonic() - began:.1f} s", flush=True)
         # Rank 0 has the store and the server: the others shall have heard, too.
         sys.stdin.read()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from servers import REPOSITORY
 
-PARTS = ["", "accuracy", "device"]
+PARTS = ["", "accuracy", "cost", "device"]
 COMMANDS = [
     *[f"testbed/bench-torch/run {part} --help" for part in PARTS],
     f"{sys.executable} -S testbed/bench-torch/gradients.py --help",

@@ -19,6 +19,10 @@ def main() -> int:
         from accuracy.command import main as accuracy
 
         return accuracy(sys.argv[2:])
+    if sys.argv[1:2] == ["cost"]:
+        from cost import main as cost
+
+        return cost(sys.argv[2:])
     if sys.argv[1:2] == ["device"]:
         from device.command import main as device
 

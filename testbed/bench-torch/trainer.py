@@ -50,7 +50,7 @@ class Run:
         import thc.torch
 
         hook = thc.torch.hook_of(self.ddp)
-        hook.engine.ask(lambda: hook.adaptive.restart(hook.steps))
+        hook.engine.ask(lambda: hook.engine.adaptive.restart(hook.steps))
         plans = len(hook.plans)
         while len(hook.plans) == plans:
             self.step()

@@ -67,13 +67,14 @@ def enter(
     over: str,
     compression: Compression,
     join: Join,
-    further: int = 0,
     check: Callable[[], bool | str] | None = None,
+    is_one_of_many: bool = False,
     **others: Any,
 ) -> BaseGroup:
     """The ``group`` that is given, or one of these ranks that the options describe; all of them are its workers. A collective: it checks the options and
-    compares them and ``others`` between the ranks first. ``check`` checks what only the caller knows, and says whether there are to be rails. Where a
-    job is named it is that one, or one whose number is so much ``further``."""
+    compares them and ``others`` between the ranks first. ``check`` checks what only the caller knows, and says whether there are to be rails.
+    ``is_one_of_many``: all ranks call this, in several process groups, each of which has a job of its own: where a job is named, the k-th process group,
+    in the order of their first ranks, has the one whose number is k higher."""
     failed: Exception | None = None
     rails: bool | str = False
     try:
@@ -88,6 +89,7 @@ def enter(
     named = {"a parameter server in the environment (THC_PS, THC_CONFIG)": environment.is_configured(), "group": group is not None, "over": over}
     compare_options({**fields, **named, **others}, process_group, failed)
     ranks = dist.get_world_size(process_group)
+    further = _number_of(process_group) if is_one_of_many and group is None and names_server(join) else 0
     if group is None and ranks == 1:
         return LoneGroup()
     if over == "process-group":
@@ -99,6 +101,12 @@ def enter(
     if group.workers != ranks:
         raise ConfigError(f"there are {ranks} ranks, but the THC job has {group.workers} workers: they must be the same processes")
     return group
+
+
+def _number_of(process_group: Any) -> int:
+    """This process group's place among those of all ranks, in the order of their first ranks."""
+    first = min(dist.get_process_group_ranks(process_group))
+    return sorted(set(gather_objects(first, None))).index(first)
 
 
 def _join_server(process_group: Any, compression: Compression, join: Join, further: int, rails: bool | str) -> BaseGroup:
@@ -151,10 +159,15 @@ def threads_of(process_group: Any) -> int | None:
     return threads_of_rank([cores for host, cores in every if host == this_host()])
 
 
+def local_part(tensor: torch.Tensor) -> torch.Tensor:
+    """This rank's part of a tensor that is sharded; of another one all of it."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
 def begin_alike(model: torch.nn.Module, process_group: Any) -> None:
     """Copies parameters and buffers of the first rank to all; of sharded ones, each rank its part."""
     first = 0 if process_group is None else dist.get_global_rank(process_group, 0)
-    own = [getattr(tensor, "_local_tensor", tensor) for tensor in [*model.parameters(), *model.buffers()]]
+    own = [local_part(tensor) for tensor in [*model.parameters(), *model.buffers()]]
     with torch.no_grad():
         broadcast_tensors([tensor for tensor in own if tensor.numel()], first, process_group)
 

@@ -68,14 +68,14 @@ def check_replicas(model: torch.nn.Module, *, process_group: Any = None, when: s
 class DigestOf:
     """Compares a model's replicas before the forward pass that follows every so many steps."""
 
-    def __init__(self, every: int) -> None:
+    def __init__(self, every: int, source: Any = None) -> None:
+        """``source`` knows how many backward passes have ``begun``: the model's hook."""
         if every < 1:
             raise ConfigError(f"check_replicas is {every}: give a number of steps, at least 1")
         self.every = every
         self._next = every
         self._warned = False
-        self.source: Any = None
-        """What knows how many backward passes have ``begun``: the model's hook."""
+        self.source = source
 
     def __call__(self, model: torch.nn.Module, _: Any) -> None:
         """A forward pass begins."""

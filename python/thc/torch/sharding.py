@@ -16,10 +16,9 @@ from thc.join import Join
 from thc.torch.compression.layout import Layout, Segment
 from thc.torch.engine.bucket import Arrival, Bucket
 from thc.torch.engine.engine import Adapter, Engine
-from thc.torch.joining import begin_alike, enter, names_server, scope_of
+from thc.torch.joining import begin_alike, enter, scope_of
 from thc.torch.names import named_parameters
 from thc.torch.options import Compression, Options
-from thc.torch.ranks.gathering import gather_objects
 from thc.torch.ranks.peers import Peers
 
 
@@ -288,17 +287,10 @@ def replicate(
     if empty is not None:
         raise errors.ConfigError(f"the parameter {empty} is on the meta device: call replicate when model.to_empty and its first values are done")
     compression.only("replicate", "feedback")
-    further = _number_of(process_group) if group is None and names_server(join) else 0
-    group = enter(process_group, group, over, compression, join, further, fallback=fallback)
+    group = enter(process_group, group, over, compression, join, is_one_of_many=True, fallback=fallback)
     begin_alike(model, process_group)
     names = {id(p): name for name, p in named_parameters(model).items()}
     made = Replicas(Engine(group, Options.of(compression, group, fallback=fallback, device=device), Peers(process_group)))
     for module in modules:
         made.take(module, names)
     return made
-
-
-def _number_of(process_group: Any) -> int:
-    """This process group's place among those of all ranks, in the order of their first ranks."""
-    every = gather_objects(min(dist.get_process_group_ranks(process_group)), None)
-    return sorted(set(every)).index(every[dist.get_rank()])

@@ -13,7 +13,7 @@ from thc import environment
 from thc.errors import ConfigError
 from thc.stats import Stats
 from thc.torch.backend.options import Options, exact
-from thc.torch.backend.sums import DTYPES, JointWork, Sums, gloo, work_that_ends
+from thc.torch.backend.sums import DTYPES, JointWork, Sums, work_that_ends
 
 log = logging.getLogger("thc.torch")
 
@@ -21,7 +21,7 @@ log = logging.getLogger("thc.torch")
 def _register_backends(groups: list[Any], store: Any, rank: int, size: int, timeout: timedelta, nccl_options: Any = None) -> None:
     """Gives process groups gloo for the CPU and, where there is a GPU, NCCL for it; without NCCL gloo has tensors of the GPU, too."""
     kinds = dist.ProcessGroup.BackendType
-    on_host = gloo(dist.PrefixStore("gloo", store), rank, size, timeout)
+    on_host = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout=timeout)
     found = [(torch.device("cpu"), kinds.GLOO, on_host)]
     if torch.cuda.is_available():
         if dist.is_nccl_available():

@@ -124,16 +124,11 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 """Types of tensors that are compressed. Ranks tell each other their places in this list."""
 
 
-def gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
-    """A backend of gloo on a store of its own."""
-    return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
-
-
 def gloo_group(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     """A process group of gloo on a store of its own. torch's list of process groups does not have it: so ranks need not make as many of
     them in the same order, and its name clashes with none."""
     made = dist.ProcessGroup(store, rank, size)
-    made._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo(store, rank, size, timeout))
+    made._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, dist.ProcessGroupGloo(store, rank, size, timeout=timeout))
     made._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
     return made
 

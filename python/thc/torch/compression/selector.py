@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -19,7 +19,6 @@ from thc.torch.engine.bucket import Bucket
 from thc.torch.hosts.rail_compressor import RailCompressor
 from thc.torch.hosts.rails import RailGroup
 from thc.torch.options import IN_FLIGHT, KERNELS, Options
-from thc.torch.parts.part import Part
 from thc.torch.ranks.lone import LoneGroup
 from thc.torch.ranks.peers import Peers
 
@@ -35,13 +34,13 @@ class Choice:
     """What computes, if it is not the library."""
 
 
-def _obstacle(group: BaseGroup, device: torch.device, options: Options, reasons: Sequence[str]) -> str:
+def _obstacle(group: BaseGroup, options: Options) -> str:
     """Why only the library can do what a job and options ask for, if so."""
     job = group.job
     if group.sums_in_lanes:
         return "the process group adds lanes up on the host"
-    if reasons:
-        return reasons[0]
+    if options.adapt is not None:
+        return "adapt measures and times what the host does"
     if options.feedback and (job.policy != "reliable" or job.quorum < job.workers):
         return "the job may lose packets, and then the library keeps what error feedback is made of until results are in"
     return ""
@@ -57,9 +56,8 @@ def _kernels(where: str, device: torch.device) -> tuple[ModuleType | None, str]:
     return (None, obstacle) if obstacle else (found, "")
 
 
-def choose(group: BaseGroup, device: torch.device, options: Options, reasons: Sequence[str] = ()) -> Choice:
-    """Where buckets on a device are compressed; ``reasons`` are those of an engine's parts for the host. Raises
-    :exc:`thc.ConfigError` if that is asked for and impossible."""
+def choose(group: BaseGroup, device: torch.device, options: Options) -> Choice:
+    """Where buckets on a device are compressed. Raises :exc:`thc.ConfigError` if that is asked for and impossible."""
     wanted = options.device
     if isinstance(group, LoneGroup):
         return Choice("cpu", "one rank has nothing to compress")
@@ -70,7 +68,7 @@ def choose(group: BaseGroup, device: torch.device, options: Options, reasons: Se
     if wanted == "auto" and device.type != "cuda":
         return Choice("cpu", f"there are no kernels for gradients on {device}")
     where = "triton" if wanted == "auto" else wanted
-    obstacle, kernels = _obstacle(group, device, options, reasons), None
+    obstacle, kernels = _obstacle(group, options), None
     if not obstacle:
         kernels, obstacle = _kernels(where, device)
     if kernels is not None:
@@ -83,10 +81,9 @@ def choose(group: BaseGroup, device: torch.device, options: Options, reasons: Se
 class CompressorSelector:
     """The compressor of a group. Before the first bucket it is the host's, which has what a checkpoint brings."""
 
-    def __init__(self, group: BaseGroup, options: Options, peers: Peers, meanwhile: Callable[[], None], parts: Sequence[Part] = ()) -> None:
-        """While ranks of this host are waited for, ``meanwhile`` is called now and then. ``parts`` may have reasons to compress on the host."""
+    def __init__(self, group: BaseGroup, options: Options, peers: Peers, meanwhile: Callable[[], None]) -> None:
+        """While ranks of this host are waited for, ``meanwhile`` is called now and then."""
         self._group, self._options, self._peers = group.rail if isinstance(group, RailGroup) else group, options, peers
-        self._parts = parts
         self.compressor = (LoneCompressor if isinstance(group, LoneGroup) else HostCompressor)(self._group, options)
         """What compresses buckets, or this rank's shares of them."""
         self.shares = RailCompressor(group, lambda: self.compressor, IN_FLIGHT, meanwhile) if isinstance(group, RailGroup) else None
@@ -98,7 +95,7 @@ class CompressorSelector:
         """What takes all buckets to the other ranks, now that the first one has come: they are on one device."""
         if self.choice is None:
             device = bucket.buffer.device
-            made = choose(self._group, device, self._options, [part.host_reason for part in self._parts if part.host_reason])
+            made = choose(self._group, device, self._options)
             if made.kernels is not None:
                 before = self.compressor
                 self.compressor = DeviceCompressor(self._group, self._options, DeviceCodec(self._group, device, made.kernels))

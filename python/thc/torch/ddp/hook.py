@@ -36,21 +36,17 @@ class Hook(Adapter):
         self._closed = False
         self.owns_group = False
         """Whether the group is this hook's alone."""
-        self.compares = False
-        """Whether ranks compare their parameters now and then."""
         self.begun = 0
         """Backward passes whose last bucket has come."""
         self._pass_error = PassError()
         self._model: Any = (lambda: None) if model is None else weakref.ref(model)
-        super().__init__(Engine(group, options, peers))
-        self.adaptive: Adaptive | None = None
-        """With ``adapt``: its threshold, and the times of this rank's warm-up."""
+        adaptive: Adaptive | None = None
         module: Any = getattr(model, "module", model)
         if options.adapt is not None:
             sizes = {name: p.numel() for name, p in named_parameters(module).items() if p.requires_grad}
             raw = [name for name, size in sizes.items() if not self._buckets.compresses(name, size)]
-            self.adaptive = Adaptive(options.adapt, group, peers.rank, sizes, raw, options.warmup)
-            self.engine.parts.append(self.adaptive)
+            adaptive = Adaptive(options.adapt, group, peers.rank, sizes, raw, options.warmup)
+        super().__init__(Engine(group, options, peers, adaptive))
 
     @property
     def options(self) -> Options:
@@ -82,7 +78,7 @@ class Hook(Adapter):
         future = BucketFuture(given.buffer(), self._pass_error, given.is_last())
         try:
             self._check_pass(given)
-            is_lost = self.fallback_active
+            is_lost = engine.fallback.agreement.fallback_active
             bucket = self._buckets.make(given, future, engine.fallback.is_enabled and not is_lost)
             engine.clock.produced = time.perf_counter()
             self.begun += int(bucket.is_last)

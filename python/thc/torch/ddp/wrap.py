@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -60,7 +61,7 @@ class State:
         """What a backward pass raises that comes before it is connected."""
 
     def __reduce__(self) -> Any:
-        return _unpickle, (self._options,)
+        return functools.partial(State, **self._options), ()
 
     def is_of(self, model: torch.nn.Module) -> bool:
         """Whether it was made for this very model, and not for one of which it is a copy."""
@@ -103,9 +104,7 @@ class State:
             raise
         hook.owns_group = owns
         if check_replicas is not None and model is not None:
-            digest = DigestOf(check_replicas)
-            hook.compares, digest.source = True, hook
-            model.register_forward_pre_hook(digest)
+            model.register_forward_pre_hook(DigestOf(check_replicas, hook))
         return hook
 
     def _check_free(self, model: torch.nn.Module) -> None:
@@ -133,10 +132,6 @@ def state_of(model: torch.nn.Module) -> State | None:
     """The state that is registered with a model, and not with one of which this is a copy."""
     ddp = unwrapped(model)
     return next((state for fn, state in getattr(ddp, "_comm_hooks", ()) if fn is thc_hook and state.is_of(ddp)), None)
-
-
-def _unpickle(options: dict[str, Any]) -> State:
-    return State(**options)
 
 
 def thc_hook(state, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text

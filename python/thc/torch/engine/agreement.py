@@ -86,10 +86,6 @@ class Agreement:
             self.lost = True
         return Route.HOLD if self.lost else Route.THC
 
-    def disable_fallback(self) -> None:
-        """From now on ranks agree on a loss when they meet, and in no step."""
-        self._fallback = False
-
     def lose(self) -> None:
         """A call has failed in a way that means that the server, or the way to it, is lost."""
         self.lost = True

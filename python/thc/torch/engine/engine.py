@@ -6,7 +6,7 @@ An adapter makes buckets of what its framework hands over and puts them into its
 - A :class:`BucketTask` takes one bucket through it: to the :class:`Compressor` that is chosen when the first bucket comes, or to the process group.
 - :class:`Steps` knows which buckets a step has, and ends it as the ``Agreement`` of all ranks wishes.
 - :class:`Fallback` is what ranks do when the server is lost, and when it is back.
-- A :class:`Part` chooses how buckets travel, or what a step goes without, where the engine has been given one.
+- With ``adapt``, :class:`Adaptive` chooses how buckets travel.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from thc.torch.engine.fallback import Fallback
 from thc.torch.engine.pipeline import pipeline_of
 from thc.torch.engine.steps import BucketTask, Steps
 from thc.torch.options import Options
-from thc.torch.parts.part import Part
+from thc.torch.parts.adaptive import Adaptive
 from thc.torch.parts.plan import Plan
 from thc.torch.ranks.peers import Peers
 
@@ -33,15 +33,14 @@ from thc.torch.ranks.peers import Peers
 class Engine:
     """Averages buckets on a group's pipeline, and through the process group when the server is lost. All ranks make it, and all its calls, alike."""
 
-    def __init__(self, group: BaseGroup, options: Options, peers: Peers, by_optimizer: bool = False) -> None:
-        """``by_optimizer``: a step ends with ``clock.end_optimizer_step``, and not with its last mean."""
+    def __init__(self, group: BaseGroup, options: Options, peers: Peers, adaptive: Adaptive | None = None, by_optimizer: bool = False) -> None:
+        """``adaptive`` chooses how buckets travel. ``by_optimizer``: a step ends with ``clock.end_optimizer_step``, and not with its last mean."""
         self.group, self.options, self.peers = group, options, peers
         self.clock = Clock(group.training, by_optimizer)
-        self.parts: list[Part] = []
-        """What chooses how buckets travel; complete before the first bucket comes, and the same on all ranks."""
+        self.adaptive = adaptive
         self.fallback = Fallback(group, options.fallback, peers)
-        self.selector = CompressorSelector(group, options, peers, self.fallback.idle, self.parts)
-        self.steps = Steps(options, self.fallback, self.selector, self.clock, self.parts)
+        self.selector = CompressorSelector(group, options, peers, self.fallback.idle)
+        self.steps = Steps(options, self.fallback, self.selector, self.clock, adaptive)
         self._pipeline = pipeline_of(group)
         if self.fallback.is_enabled:
             self._pipeline.when_idle(self.fallback)
@@ -63,11 +62,11 @@ class Engine:
     # Checkpoints.
 
     def state_dict(self) -> dict[str, Any]:
-        """This rank's steps, error feedback by parameter, and what its parts have to keep. Between steps."""
+        """This rank's steps, error feedback by parameter, and the choices of ``adapt``. Between steps."""
 
         def save() -> dict[str, Any]:
             state: dict[str, Any] = {"steps": self.steps.number, "feedback": self.selector.compressor.feedback.save()}
-            return state | {part.name: part.state_dict() for part in self.parts if part.name}
+            return state if self.adaptive is None else state | {"adapt": self.adaptive.state_dict()}
 
         found: dict[str, Any] = self.ask(save)
         return found
@@ -83,36 +82,13 @@ class Engine:
 
         def load() -> None:
             step = int(state.get("steps", self.steps.number))
-            for part in self.parts:
-                if part.name in state:
-                    part.load_state_dict(state[part.name], step)
+            if self.adaptive is not None and "adapt" in state:
+                self.adaptive.load_state_dict(state["adapt"], step)
             self.selector.compressor.feedback.load(state["feedback"])
             # What ranks agree on when the server is lost counts on by itself: they have done the same steps together, whatever they load.
             self.steps.number = step
 
         self.ask(load)
-
-    # Ranks that need not have every mean.
-
-    def forgo_means(self, part: Part) -> None:
-        """From now on a step may go without its mean, as this part sees to: ranks agree when they meet."""
-
-        def work() -> None:
-            self.parts.append(part)
-            self.fallback.disable()
-
-        self.ask(work)
-
-    def meet(self, step: int, sees_server: bool, behind: bool) -> None:
-        """All ranks go on alike after this step, in a new session if all have seen the server. What compression has lost of a rank that
-        was ``behind`` is of other parameters, and forgotten."""
-
-        def work() -> None:
-            self.steps.meet(step, sees_server)
-            if behind:
-                self.selector.compressor.feedback.reset()
-
-        self.ask(work)
 
 
 class Adapter:
@@ -144,7 +120,7 @@ class Adapter:
     @property
     def plans(self) -> Sequence[Plan]:
         """All choices so far, with ``adapt``."""
-        return tuple(plan for part in self.engine.parts for plan in part.plans)
+        return () if self.engine.adaptive is None else tuple(self.engine.adaptive.plans)
 
     def resume(self) -> bool:
         """After the parameter server was lost and is back: joins anew and goes on compressed. All ranks must

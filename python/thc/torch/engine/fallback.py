@@ -50,11 +50,6 @@ class Fallback:
             kept["store"] = None if self.peers.size == 1 else shared_store(self.peers.rank, Gather(self.peers.given), PATIENCE)
         return kept["store"]
 
-    def disable(self) -> None:
-        """From now on ranks agree on a loss when they meet, and in no step."""
-        self.is_enabled = False
-        self.agreement.disable_fallback()
-
     # While steps go on.
 
     def note_progress(self) -> None:
@@ -89,12 +84,12 @@ class Fallback:
         if self._gathering is None:
             self._gathering = self.peers.begin_gather(row)
         pause = 0.001
-        self.departures.check()
+        self.departures.check(self.agreement.steps)
         while self.counters is not None and row[0] >= 0 and not self._gathering.is_complete():
             if self.counters.ask(row[0]):
                 return None
             if self.departures.look():
-                self.departures.check()
+                self.departures.check(self.agreement.steps)
             time.sleep(pause)
             pause = min(2 * pause, 0.1)
         rows, self._gathering = self._gathering.numbers(), None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +15,7 @@ from thc.torch.engine.bucket import Bucket, is_finite
 from thc.torch.engine.clock import Clock
 from thc.torch.engine.fallback import Fallback
 from thc.torch.options import IN_FLIGHT, Options
-from thc.torch.parts.part import Part
+from thc.torch.parts.adaptive import Adaptive
 from thc.torch.ranks.gathering import exchange_halves, tells
 
 
@@ -26,8 +25,8 @@ log = logging.getLogger("thc.torch")
 class Steps:
     """Does what the agreement wishes. All methods are the sequencer's."""
 
-    def __init__(self, options: Options, fallback: Fallback, selector: CompressorSelector, clock: Clock, parts: Sequence[Part]) -> None:
-        self._options, self._fallback, self.selector, self.parts = options, fallback, selector, parts
+    def __init__(self, options: Options, fallback: Fallback, selector: CompressorSelector, clock: Clock, adaptive: Adaptive | None) -> None:
+        self._options, self._fallback, self.selector, self.adaptive = options, fallback, selector, adaptive
         self._group, self._peers, self.agreement = fallback.group, fallback.peers, fallback.agreement
         self.compressor: Compressor | None = None
         """What takes buckets to the other ranks, once it is known."""
@@ -66,7 +65,7 @@ class Steps:
             if route is Route.HOLD and self.error is None:
                 self._fallback.error = errors.SilentError("another rank has lost the parameter server")
         is_fresh, self._is_fresh = self._is_fresh, False
-        if is_fresh and route is Route.THC and self._tells and (self._options.warmup or self.parts):
+        if is_fresh and route is Route.THC and self._tells and (self._options.warmup or self.adaptive):
             # What the first bucket's call is depends on the step, and calls of different forms say less clearly what is wrong.
             try:
                 _check_counts(self._gather_counts())
@@ -95,11 +94,12 @@ class Steps:
         self._fallback.note_progress()
         if error is not None and isinstance(error, LOST):
             # It will not come to the process group either.
-            self._fallback.departures.check()
+            self._fallback.departures.check(self.number)
         if not finite:
             self._nonfinite = True
-        is_forgone = not self.agreement.fallback_active and any([part.end(bucket, error, self._nonfinite) for part in self.parts])
-        if error is not None and not is_forgone:
+        if self.adaptive is not None and not self.agreement.fallback_active:
+            self.adaptive.end(bucket, error)
+        if error is not None:
             if not isinstance(error, LOST) or not self._fallback.is_enabled:
                 raise error
             self._fallback.lose(error)
@@ -232,18 +232,10 @@ class Steps:
         """Joins anew; whether all ranks have, and so go on with the server."""
         works = self._fallback.rejoin()
         if works:
-            for part in self.parts:
-                part.restart(self.number)
+            if self.adaptive is not None:
+                self.adaptive.restart(self.number)
             self._fallback.error = None
         return works
-
-    def meet(self, step: int, sees_server: bool) -> None:
-        """All ranks are between two steps, and alike from now on: after this step, and with the server if all have seen it."""
-        self.number = self.agreement.steps = step
-        if sees_server and self.resume():
-            return
-        self.agreement.fallback_active = True
-        self._go_on_without_server("")
 
 
 def _check_counts(counts: list[int] | None) -> None:
@@ -276,7 +268,7 @@ class BucketTask(Task):
             or steps.agreement.fallback_active
             or steps.agreement.lost
             or bucket.foreign
-            or (steps.parts and any(part.is_timed for part in steps.parts))
+            or (steps.adaptive is not None and steps.adaptive.is_timed)
             or steps.compressor.must_be_alone(bucket)
         )
         return 1 if alone else IN_FLIGHT
@@ -299,10 +291,12 @@ class BucketTask(Task):
             if route is Route.HOLD:
                 lost = steps.error if isinstance(steps.error, LOST) else errors.LostError("another rank has lost the parameter server")
                 return steps.compressor.stand_in(self, lost)
-            for part in steps.parts:
-                part.begin(bucket, steps.number)
+            alone = bucket.is_last
+            if steps.adaptive is not None:
+                steps.adaptive.begin(bucket, steps.number)
+                alone = alone or steps.adaptive.is_timed
             # The sequencer itself works on a bucket that nothing comes after: that saves copies and waking other threads.
-            self.is_over = (bucket.is_last or bool(steps.parts and any(part.is_timed for part in steps.parts))) and not steps.compressor.queues
+            self.is_over = alone and not steps.compressor.queues
             steps.compressor.submit(self, steps.number, self.is_over)
         except BaseException as error:
             self.error = error

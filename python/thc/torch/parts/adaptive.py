@@ -19,7 +19,6 @@ from thc.base_group import BaseGroup
 from thc.errors import ConfigError, MismatchError
 from thc.torch.compression.layout import Layout, Segment
 from thc.torch.engine.bucket import Bucket, PlannedCall, Way
-from thc.torch.parts.part import Part
 from thc.torch.parts.plan import Adapt, Plan, PlanRow
 from thc.torch.parts.tables import NEVER, agree_threshold, append_run, bytes_of, join_short, tables_of_job
 from thc.torch.ranks.gathering import exchange, tells
@@ -31,11 +30,8 @@ SETTLE = 2
 """First steps that are not timed: DDP makes its final buckets after the first."""
 
 
-class Adaptive(Part):
-    """Chooses how each tensor travels."""
-
-    name = "adapt"
-    host_reason = "adapt measures and times what the host does"
+class Adaptive:
+    """Chooses how each tensor travels. All ranks have it; an engine's sequencer calls its methods."""
 
     def __init__(self, options: Adapt, group: BaseGroup, rank: int, sizes: Mapping[str, int], excluded: Iterable[str] = (), first: int = 0) -> None:
         """``sizes`` are the parameters' by name; ``excluded`` ones always travel raw, and before step ``first`` all do."""
@@ -50,6 +46,9 @@ class Adaptive(Part):
         self._sizes, self._excluded = dict(sizes), frozenset(excluded)
         self.tables = tables_of_job(group)
         self.plans: list[Plan] = []
+        """All choices so far."""
+        self.is_timed = False
+        """Whether the calls of the step under way are timed, and so made one by one."""
         self._choice = dict.fromkeys(self._sizes, 0)
         """By parameter, the number of its table."""
         self._spans: dict[int, list[tuple[int, int | str]]] = {}
@@ -74,12 +73,14 @@ class Adaptive(Part):
         self._next = step + SETTLE + (self.options.warmup if self.options.threshold else LOOKS)
 
     def restart(self, step: int) -> None:
-        """Begins with the first table for all."""
+        """The server is back after it was lost: begins with the first table for all, on all ranks alike."""
         self._choice = dict.fromkeys(self._sizes, 0)
         self._squares.clear()
         self._begin(step)
 
     def begin(self, bucket: Bucket, step: int) -> None:
+        """A bucket is about to travel through the job, after so many backward passes: sets its ``way``. Before a step's first bucket it may make calls
+        of its own; raises what they raise."""
         # The first bucket that the job carries: others may come before it.
         layout, is_first = bucket.layout, step != self._step
         self._step = step
@@ -101,7 +102,8 @@ class Adaptive(Part):
         if self.is_warming_up:
             bucket.way.alone = [self._plan_alone(layout, segment, step) for segment in layout.segments if segment.length]
 
-    def end(self, bucket: Bucket, error: BaseException | None, nonfinite: bool) -> bool:
+    def end(self, bucket: Bucket, error: BaseException | None) -> None:
+        """A bucket has travelled through the job, or has failed."""
         if isinstance(error, MismatchError):
             error.args = (f"{error}; with adapt, also if ranks have different plans: load checkpoints of one step on all",)
         if error is None and bucket.way is not None:
@@ -109,7 +111,6 @@ class Adaptive(Part):
                 ((length, choice),) = call.spans
                 if call.layout.segments[0].name not in self._excluded:
                     self.took(self._step, length, choice == RAW, seconds, min(seconds, computed))
-        return False
 
     @property
     def is_warming_up(self) -> bool:

@@ -171,10 +171,8 @@ def overlap(
         model.register_comm_hook(None, _keep_own)
     kept = Options.of(compression, group, feedback=True, fallback=fallback, device="cpu")
     peers = Peers(process_group)
-    engine = Engine(group, kept, peers, by_optimizer=True)
-    if kept.adapt is not None:
-        engine.parts.append(Adaptive(kept.adapt, group, peers.rank, {name: p.numel() for p, name in names.items()}))
-    return Overlap(engine, optimizer, names, backup)
+    adaptive = None if kept.adapt is None else Adaptive(kept.adapt, group, peers.rank, {name: p.numel() for p, name in names.items()})
+    return Overlap(Engine(group, kept, peers, adaptive, by_optimizer=True), optimizer, names, backup)
 
 
 def _trained_by(optimizer: torch.optim.Optimizer) -> set[torch.nn.Parameter]:

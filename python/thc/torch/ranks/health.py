@@ -111,12 +111,12 @@ class Departures:
                     self.rank = next((rank for rank in range(self._size) if self._store.add(str(rank), 0) > 0), None)
         return self.rank is not None
 
-    def check(self) -> None:
-        """Raises :exc:`~thc.MissingError` if a rank is known to have left."""
+    def check(self, steps: int) -> None:
+        """Raises :exc:`~thc.MissingError` if a rank is known to have left; this one has made so many steps."""
         if self.rank is not None:
             error = errors.MissingError(
-                f"rank {self.rank} has left: its program has ended, or has closed the model's hook, and this rank waits for its gradients; see what it "
-                "said last, and start all ranks again"
+                f"rank {self.rank} has left: its program has ended, or has closed the model's hook, and this rank waits for its gradients after {steps} "
+                "steps; see what it said last, and start all ranks again"
             )
             error.missing = [self.rank]
             raise error
