@@ -19,6 +19,8 @@ pub(super) struct Cells {
     value: __m512,
     /// The index of each cell: with less than `FEW` cells one per word, else eight per word, 4 bits each.
     lower: [__m512i; 2],
+    /// 1, which the compiler must not know, or it would make two steps of an addition under a mask.
+    one: __m512i,
 }
 
 /// Indices of both halves of a group, one per byte: byte 16l + 4v + i belongs to coordinate 16v + 4l + i.
@@ -48,6 +50,23 @@ fn values_vbmi(table: __m512i, packed: __m256i) -> __m512i {
     _mm512_permutexvar_epi8(nibbles, table)
 }
 
+/// The low bytes of numbers of 16 bits: the first two of each quarter, then the next two, and so on.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
+#[inline]
+fn low_bytes_vbmi(pairs: __m512i) -> __m256i {
+    const ORDER: [u8; 64] = {
+        let (mut order, mut i) = ([0; 64], 0);
+        while i < 32 {
+            order[i] = (i / 2 % 4 * 16 + i / 8 * 4 + i % 2 * 2) as u8;
+            i += 1;
+        }
+        order
+    };
+    // SAFETY: there are 64 bytes.
+    let order = unsafe { _mm512_loadu_si512(ORDER.as_ptr().cast()) };
+    _mm512_castsi512_si256(_mm512_permutexvar_epi8(order, pairs))
+}
+
 /// Butterflies inside a vector: `swapped` has each lane's partner, and `upper` the lanes that get the difference. A fused
 /// multiply-add with ±1 rounds once, so it is exactly the addition or subtraction.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -66,8 +85,8 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
     type Half = __m512i;
 
     const LANES: usize = 16;
-    const LEAF: usize = 16;
-    const SMALL_BELOW: u8 = FEW;
+    const REGISTERS: usize = 32;
+    const SMALL_BELOW: u8 = FEW - 1;
     const TAKES_LARGE: bool = true;
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -206,15 +225,19 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
-    unsafe fn clamp(self, end: Self) -> Self {
-        // max returns its second operand for NaN, as the definition does.
+    unsafe fn clamp<const KIND: u8>(self, end: Self) -> Self {
+        // Both return their second operand for NaN.
+        if KIND == SMALL {
+            return Self(_mm512_min_ps(end.0, self.0));
+        }
         Self(_mm512_min_ps(_mm512_max_ps(self.0, _mm512_setzero_ps()), end.0))
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     unsafe fn floor(self) -> __m512i {
-        _mm512_cvttps_epi32(self.0)
+        // All bits of a number are set for NaN and from −1 on.
+        _mm512_cvttps_epu32(self.0)
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -232,7 +255,7 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
         let nibbles = |i| unsafe { _mm512_loadu_si512(grid.lower_nibbles.as_ptr().add(i).cast()) };
         // SAFETY: as above.
         let floats = |x: &[f32], i| unsafe { _mm512_loadu_ps(x[i..i + 16].as_ptr()) };
-        let few = grid.granularity < FEW;
+        let few = grid.granularity < Self::SMALL_BELOW;
         let (slope, start): (&[f32], &[f32]) =
             if few { (&grid.slope_of_cell, &grid.start_of_cell) } else { (&grid.slope, &grid.start) };
         let value = _mm512_mul_ps(floats(&grid.point, 0), _mm512_set1_ps(span.step));
@@ -240,7 +263,13 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
             slope: [floats(slope, 0), floats(slope, 16)],
             start: [floats(start, 0), floats(start, 16)],
             value: _mm512_add_ps(value, _mm512_set1_ps(span.lo)),
-            lower: if few { [bytes(0), bytes(16)] } else { [nibbles(0), nibbles(16)] },
+            // Cell 31 is that of what is below 0.
+            lower: if few {
+                [bytes(0), _mm512_maskz_mov_epi32(0x7FFF, bytes(16))]
+            } else {
+                [nibbles(0), nibbles(16)]
+            },
+            one: _mm512_set1_epi32(1),
         }
     }
 
@@ -271,9 +300,9 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
-    unsafe fn round_up(index: __m512i, draw: Self, threshold: Self) -> __m512i {
+    unsafe fn round_up(cells: &Cells, index: __m512i, draw: Self, threshold: Self) -> __m512i {
         let up = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(draw.0, threshold.0);
-        _mm512_mask_add_epi32(index, up, index, _mm512_set1_epi32(1))
+        _mm512_mask_add_epi32(index, up, index, cells.one)
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -295,10 +324,15 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     unsafe fn store_packed4(halves: [__m512i; 2], out: &mut [u8; 32]) {
-        let order = _mm256_setr_epi16(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         // Each pair of bytes becomes 16 times the first plus the second.
         let pairs = _mm512_maddubs_epi16(bytes(halves), _mm512_set1_epi16(1 << 8 | 16));
-        let packed = _mm256_permutexvar_epi16(order, _mm512_cvtepi16_epi8(pairs));
+        let packed = if VBMI {
+            // SAFETY: the caller has VBMI if this type does.
+            unsafe { low_bytes_vbmi(pairs) }
+        } else {
+            let order = _mm256_setr_epi16(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            _mm256_permutexvar_epi16(order, _mm512_cvtepi16_epi8(pairs))
+        };
         // SAFETY: `out` has 32 bytes.
         unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), packed) };
     }

@@ -4,12 +4,12 @@
 //! estimated in the first-level cache just before the inverse transform works on it. So only the outer passes go over the
 //! whole block.
 
-use super::hadamard::{leaf_len, transform};
+use super::hadamard::{leaf_len, leaf_vectors, transform};
 use super::passes::{Between, Source};
 use super::quantize::{self, Constants};
 use super::rht;
 use crate::arch::groups::{GROUP, LARGE, SMALL};
-use crate::arch::vector::Vector;
+use crate::arch::vector::{Quarter, Vector};
 use crate::arguments::{Compressing, Estimating, Feedback};
 use crate::scalar::quantize as scalar;
 
@@ -17,24 +17,40 @@ use crate::scalar::quantize as scalar;
 struct Quantize<'a, V: Vector> {
     constants: &'a Constants<V>,
     kind: u8,
-    /// The number + k0 of the next words.
-    words: V::Bits,
+    /// The words of the next leaf's groups, and the number + k0 of those that follow.
+    words: [Quarter<V>; 2],
+    at: V::Bits,
     out: &'a mut [u8],
 }
 
 impl<V: Vector> Quantize<'_, V> {
+    /// Words take long, one step after the other, and need nothing of a leaf: those of the next are made meanwhile.
+    #[inline(always)]
+    unsafe fn prepare<const R: usize>(&mut self) {
+        // SAFETY: the caller has V's features.
+        unsafe {
+            self.words[0] = quantize::words::<V>(self.constants, &mut self.at);
+            if R * V::LANES > GROUP {
+                self.words[1] = quantize::words::<V>(self.constants, &mut self.at);
+            }
+        }
+    }
+
     #[inline(always)]
     unsafe fn leaf<const R: usize, const KIND: u8>(&mut self, x: &mut [V; R], at: usize, residual: bool) {
-        let groups = R * V::LANES / GROUP;
-        let out = &mut self.out.as_chunks_mut().0[at / GROUP..][..groups];
-        for i in 0..groups {
-            let from = i * GROUP / V::LANES;
-            // SAFETY: the caller has V's features.
-            unsafe {
+        let (vectors, out) = (GROUP / V::LANES, &mut self.out.as_chunks_mut().0[at / GROUP..]);
+        assert!(R * V::LANES <= 2 * GROUP);
+        // SAFETY: the caller has V's features.
+        unsafe {
+            let halves = quantize::group::<V, R, KIND>(self.constants, x, 0, &self.words[0], residual);
+            V::store_packed4(halves, &mut out[0]);
+            // No loop: if the compiler does not unroll it, the leaf is in memory.
+            if R > vectors {
                 let halves =
-                    quantize::group::<V, R, KIND>(self.constants, x, from, &mut self.words, residual);
-                V::store_packed4(halves, &mut out[i]);
+                    quantize::group::<V, R, KIND>(self.constants, x, vectors, &self.words[1], residual);
+                V::store_packed4(halves, &mut out[1]);
             }
+            self.prepare::<R>();
         }
     }
 }
@@ -124,7 +140,12 @@ pub(in crate::arch) unsafe fn compress<V: Vector>(
     // SAFETY: the length is a power of two of at least the minimum, and that of all memory; the caller has V's features.
     unsafe {
         let constants = &quantize::constants::<V>(how.grid, &how.span, how.rounding);
-        let quantize = Quantize { constants, kind, words: quantize::words_from::<V>(0, how.rounding), out };
+        let at = quantize::words_from::<V>(0, how.rounding);
+        let mut quantize = Quantize { constants, kind, words: [[at; 4]; 2], at, out };
+        match leaf_vectors::<V>() {
+            8 => quantize.prepare::<8>(),
+            _ => quantize.prepare::<16>(),
+        }
         transform::<V>(Some(source), work.as_mut_ptr(), target, len, rotation, next, quantize);
     }
 }

@@ -11,26 +11,31 @@ use crate::arch::vector::Vector;
 use crate::signs::Signs;
 
 /// log2 of the radix of the outermost pass, then of the innermost, the one above the leaves; `above` is the number of
-/// stages above the leaves. Passes between these are of radix 8. Where radix 8 leaves one stage over, the innermost pass
-/// takes it if 16 vectors fit in half of the registers. (Farther out, the 16 streams of a radix 16 would compete for the
-/// ways of a cache.)
+/// stages above the leaves. Passes between these are of radix 8. The innermost pass is of radix 16 where 16 vectors fit in
+/// half of the registers and it saves a pass, or where the outermost pass could only be of radix 8: the block that it reads and the
+/// one that it writes would compete with 16 streams for the ways of the first-level cache. (The radix 16 is not farther out for the
+/// same reason.)
 #[inline(always)]
 fn radices<V: Vector>(above: u32) -> (u32, u32) {
     match (above, above % 3) {
-        (4, _) if V::LEAF == 16 => (4, 4),
+        (4, _) if V::REGISTERS == 32 => (4, 4),
         (..4, _) => (above, above),
+        (_, 0) if V::REGISTERS == 32 => (2, 4),
         (_, 0) => (3, 3),
-        (_, 1) if V::LEAF == 16 => (3, 4),
+        (_, 1) if V::REGISTERS == 32 => (3, 4),
         (_, rest) => (rest, 3),
     }
 }
 
-/// Coordinates in a leaf, and in the smallest transform that these kernels do. At least 64, so that no word of signs
-/// straddles the streams of the outermost pass.
+/// Vectors in a leaf: 8, which leave registers to what is done to the leaf, or as many as have 64 coordinates, so that no
+/// word of signs straddles the streams of the outermost pass.
+pub(super) const fn leaf_vectors<V: Vector>() -> usize {
+    if 8 * V::LANES < 64 { 64 / V::LANES } else { 8 }
+}
+
+/// Coordinates in a leaf, and in the smallest transform that these kernels do.
 pub(super) const fn leaf_len<V: Vector>() -> usize {
-    let len = V::LEAF * V::LANES;
-    assert!(len >= 64 && len.is_power_of_two());
-    len
+    leaf_vectors::<V>() * V::LANES
 }
 
 /// The outermost pass of a forward transform, of 2^outer streams.

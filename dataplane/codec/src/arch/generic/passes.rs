@@ -1,5 +1,6 @@
 //! Passes of the Hadamard transform over a block: some stages at a time, in registers.
 
+use super::hadamard::leaf_vectors;
 use crate::arch::vector::Vector;
 use crate::signs::Signs;
 
@@ -292,7 +293,7 @@ pub(super) unsafe fn leaf<V: Vector, B: Between<V>>(
 ) {
     // SAFETY: passed on.
     unsafe {
-        match V::LEAF {
+        match leaf_vectors::<V>() {
             8 => leaf_of::<V, 8, B>(x, at, parts, scale, minus, between),
             _ => leaf_of::<V, 16, B>(x, at, parts, scale, minus, between),
         }
