@@ -59,6 +59,13 @@ unsafe impl Vector for Avx2 {
 
     #[target_feature(enable = "avx2,fma")]
     #[inline]
+    unsafe fn stream(self, to: *mut f32) {
+        // SAFETY: as above, and it is aligned.
+        unsafe { _mm256_stream_ps(to, self.0) }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
     unsafe fn splat(v: f32) -> Self {
         Self(_mm256_set1_ps(v))
     }

@@ -105,6 +105,13 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
+    unsafe fn stream(self, to: *mut f32) {
+        // SAFETY: as above, and it is aligned.
+        unsafe { _mm512_stream_ps(to, self.0) }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    #[inline]
     unsafe fn splat(v: f32) -> Self {
         Self(_mm512_set1_ps(v))
     }

@@ -61,6 +61,17 @@ pub(super) fn to_second(from: *const f32, len: usize) {
     }
 }
 
+/// Orders stores past the caches before all later stores, as other threads need it.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[inline(always)]
+pub(super) fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of this architecture.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,6 +38,13 @@ pub(super) unsafe trait Vector: Copy {
 
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
+    /// Stores to memory that is aligned to a vector, past the caches where the processor can. `prefetch::fence` orders such
+    /// stores before later ones.
+    #[inline(always)]
+    unsafe fn stream(self, to: *mut f32) {
+        // SAFETY: passed on.
+        unsafe { self.store(to) };
+    }
     /// All lanes equal.
     unsafe fn splat(v: f32) -> Self;
     unsafe fn add(self, other: Self) -> Self;

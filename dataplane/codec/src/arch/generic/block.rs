@@ -4,7 +4,7 @@
 //! estimated in the first-level cache just before the inverse transform works on it. So only the outer passes go over the
 //! whole block.
 
-use super::hadamard::{leaf_len, leaf_vectors, transform};
+use super::hadamard::{Target, leaf_len, leaf_vectors, transform};
 use super::passes::{Between, Source};
 use super::quantize::{self, Constants};
 use super::rht;
@@ -133,7 +133,8 @@ pub(in crate::arch) unsafe fn compress<V: Vector>(
         None => (Source::One(x.as_ptr()), None),
         Some((kept, left)) => {
             assert!(kept.len() == len && left.len() == len);
-            (Source::Sum(x.as_ptr(), kept.as_ptr()), Some(left.as_mut_ptr()))
+            let target = Target { to: left.as_mut_ptr(), far: how.far };
+            (Source::Sum(x.as_ptr(), kept.as_ptr()), Some(target))
         }
     };
     let rotation = (how.scale, how.signs);
@@ -154,9 +155,20 @@ pub(in crate::arch) unsafe fn compress<V: Vector>(
 ///
 /// The caller has V's features.
 #[inline(always)]
-pub(in crate::arch) unsafe fn decompress<V: Vector>(how: &Estimating<'_>, next: &[f32], out: &mut [f32]) {
-    let (x, len) = (out.as_mut_ptr(), out.len());
+pub(in crate::arch) unsafe fn decompress<V: Vector>(
+    how: &Estimating<'_>,
+    next: &[f32],
+    work: &mut [f32],
+    out: &mut [f32],
+) {
+    let (to, len) = (out.as_mut_ptr(), out.len());
     assert!(len.is_power_of_two() && len >= leaf_len::<V>());
+    // What goes past the caches is made in memory that is in them.
+    let (x, next) = match work.get_mut(..len).filter(|_| how.far) {
+        Some(work) => (work.as_mut_ptr(), &[][..]),
+        None => (to, next),
+    };
+    let target = Target { to, far: how.far };
     // SAFETY: as above.
-    unsafe { transform::<V>(None, x, Some(x), len, (how.scale, how.signs), [next, &[]], how) };
+    unsafe { transform::<V>(None, x, Some(target), len, (how.scale, how.signs), [next, &[]], how) };
 }

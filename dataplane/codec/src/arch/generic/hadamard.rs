@@ -61,17 +61,32 @@ unsafe fn begin<V: Vector>(
     }
 }
 
+/// Where the result of an inverse transform goes.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub to: *mut f32,
+    /// `true` if it goes past the caches, in which it displaces nothing, and need not be read before it is written.
+    pub far: bool,
+}
+
 /// The outermost pass of an inverse transform.
 #[inline(always)]
-unsafe fn end<V: Vector>(outer: u32, x: *const f32, out: *mut f32, len: usize, signs: Signs, minus: V) {
+unsafe fn end<V: Vector, const FAR: bool>(
+    outer: u32,
+    x: *const f32,
+    out: *mut f32,
+    len: usize,
+    signs: Signs,
+    minus: V,
+) {
     // SAFETY: passed on.
     unsafe {
         match outer {
-            0 => last_pass::<V, 1>(x, out, len, signs, minus),
-            1 => last_pass::<V, 2>(x, out, len, signs, minus),
-            2 => last_pass::<V, 4>(x, out, len, signs, minus),
-            3 => last_pass::<V, 8>(x, out, len, signs, minus),
-            _ => last_pass::<V, 16>(x, out, len, signs, minus),
+            0 => last_pass::<V, 1, FAR>(x, out, len, signs, minus),
+            1 => last_pass::<V, 2, FAR>(x, out, len, signs, minus),
+            2 => last_pass::<V, 4, FAR>(x, out, len, signs, minus),
+            3 => last_pass::<V, 8, FAR>(x, out, len, signs, minus),
+            _ => last_pass::<V, 16, FAR>(x, out, len, signs, minus),
         }
     }
 }
@@ -103,7 +118,7 @@ unsafe fn innermost<V: Vector>(inner: u32, x: *mut f32, len: usize, descending: 
 pub(super) unsafe fn transform<V: Vector>(
     source: Option<Source>,
     x: *mut f32,
-    target: Option<*mut f32>,
+    target: Option<Target>,
     len: usize,
     (scale, signs): (f32, Signs),
     next: [&[f32]; 2],
@@ -122,8 +137,11 @@ pub(super) unsafe fn transform<V: Vector>(
         if let Some(source) = source {
             begin(outer, source, x, len, scale, signs, minus);
         }
-        // What the last pass writes is in no cache, and is to be.
-        let to_fetch = target.filter(|&out| !std::ptr::eq(out, x));
+        // A vector past the caches must be aligned.
+        let apart = target.map(|Target { to, far }| (to, far && to.addr().is_multiple_of(size_of::<V>())));
+        let apart = apart.filter(|&(to, _)| !std::ptr::eq(to, x));
+        // What the last pass writes to the caches is in none, and is to be.
+        let to_fetch = apart.filter(|&(_, far)| !far).map(|(to, _)| to);
         let mut at = 0;
         while at < len {
             let then = at + group;
@@ -162,8 +180,13 @@ pub(super) unsafe fn transform<V: Vector>(
             }
             at = then;
         }
-        if let Some(out) = target {
-            end(outer, x, out, len, signs, minus);
+        match (target, apart) {
+            (None, _) => {}
+            (_, Some((out, true))) => {
+                end::<V, true>(outer, x, out, len, signs, minus);
+                prefetch::fence();
+            }
+            (Some(out), _) => end::<V, false>(outer, x, out.to, len, signs, minus),
         }
     }
 }

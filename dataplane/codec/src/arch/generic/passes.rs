@@ -179,9 +179,9 @@ pub(super) unsafe fn first_pass<V: Vector, const R: usize>(
 }
 
 /// The last log2(R) stages of an inverse transform of `len` floats, then the signs, written to
-/// `out`, which may be `x`. (Words of signs as they are needed: nothing waits for them here.)
+/// `out`, which may be `x`, with `FAR` past the caches. (Words of signs as they are needed: nothing waits for them here.)
 #[inline(always)]
-pub(super) unsafe fn last_pass<V: Vector, const R: usize>(
+pub(super) unsafe fn last_pass<V: Vector, const R: usize, const FAR: bool>(
     x: *const f32,
     out: *mut f32,
     len: usize,
@@ -206,7 +206,8 @@ pub(super) unsafe fn last_pass<V: Vector, const R: usize>(
                 }
                 stages(&mut a, false, minus);
                 for j in 0..R {
-                    a[j].flip(&words[j], part).store(out.add(j * stride + c + part));
+                    let (v, to) = (a[j].flip(&words[j], part), out.add(j * stride + c + part));
+                    if FAR { v.stream(to) } else { v.store(to) }
                 }
             }
             part += V::LANES;

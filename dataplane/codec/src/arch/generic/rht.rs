@@ -1,6 +1,6 @@
 //! The randomized Hadamard transform by itself: forward or inverse, in place or not.
 
-use super::hadamard::{leaf_len, transform};
+use super::hadamard::{Target, leaf_len, transform};
 use super::passes::Source;
 use crate::arch::vector::Vector;
 use crate::scalar::rht as scalar;
@@ -73,7 +73,7 @@ pub(in crate::arch) unsafe fn inverse<V: Vector>(x: &mut [f32], scale: f32, sign
         return scalar::inverse(x, scale, signs);
     }
     // SAFETY: as in `forward`.
-    unsafe { transform::<V>(None, p, Some(p), len, (scale, signs), [&[]; 2], ()) };
+    unsafe { transform::<V>(None, p, Some(Target { to: p, far: false }), len, (scale, signs), [&[]; 2], ()) };
 }
 
 /// # Safety
@@ -92,7 +92,7 @@ pub(in crate::arch) unsafe fn inverse_into<V: Vector>(
         return scalar::inverse_into(x, out, scale, signs);
     }
     let p = x.as_mut_ptr();
-    let target = if out.len() == len { out.as_mut_ptr() } else { p };
+    let target = Target { to: if out.len() == len { out.as_mut_ptr() } else { p }, far: false };
     // SAFETY: as in `forward`; out is as long as x if it is the target.
     unsafe { transform::<V>(None, p, Some(target), len, (scale, signs), [&[]; 2], ()) };
     if out.len() < len {
