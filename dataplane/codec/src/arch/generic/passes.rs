@@ -1,6 +1,7 @@
 //! Passes of the Hadamard transform over a block: some stages at a time, in registers.
 
 use super::hadamard::leaf_vectors;
+use crate::arch::prefetch;
 use crate::arch::vector::Vector;
 use crate::signs::Signs;
 
@@ -161,6 +162,7 @@ pub(super) unsafe fn first_pass<V: Vector, const R: usize>(
                 let mut a = [scale; R];
                 for j in 0..R {
                     let at = j * stride + c;
+                    prefetch::to_write(x.wrapping_add(at));
                     let v = match source {
                         Source::One(p) => V::load(p.add(at)),
                         Source::Sum(p, q) => V::load(p.add(at)).add(V::load(q.add(at))),
@@ -188,7 +190,7 @@ pub(super) unsafe fn last_pass<V: Vector, const R: usize, const FAR: bool>(
     signs: Signs,
     minus: V,
 ) {
-    let stride = len / R;
+    let (stride, apart) = (len / R, !FAR && !std::ptr::eq(x, out));
     let mut c = 0;
     while c < stride {
         let mut words = [0; R];
@@ -203,6 +205,9 @@ pub(super) unsafe fn last_pass<V: Vector, const R: usize, const FAR: bool>(
                 let mut a = [minus; R];
                 for j in 0..R {
                     a[j] = V::load(x.add(j * stride + c + part));
+                    if apart {
+                        prefetch::to_write(out.wrapping_add(j * stride + c + part));
+                    }
                 }
                 stages(&mut a, false, minus);
                 for j in 0..R {
