@@ -1,27 +1,18 @@
 //! AVX-512 F, BW, DQ and VL with BMI2, and with or without VBMI.
 
+mod cells;
+
 use std::arch::x86_64::*;
 
 use super::groups::{SMALL, SWAPPED};
 use super::vector::{Quarter, Vector};
-use crate::grid::{Bounds, DRAW, FEW, Grid, ONE};
+use crate::grid::{Bounds, DRAW, Grid, ONE};
 use crate::rounding::MULTIPLIERS;
 use crate::scalar::norm::PARTIAL_SUMS;
+use cells::{Cells, SMALL_BELOW};
 
 #[derive(Clone, Copy)]
 pub(super) struct Avx512<const VBMI: bool>(__m512);
-
-/// The arrays of a [`Grid`] in registers.
-pub(super) struct Cells {
-    /// By index, or with less than `FEW` cells by cell: entries 0 to 15 and 16 to 31.
-    slope: [__m512; 2],
-    start: [__m512; 2],
-    value: __m512,
-    /// The index of each cell: with less than `FEW` cells one per word, else eight per word, 4 bits each.
-    lower: [__m512i; 2],
-    /// 1, which the compiler must not know, or it would make two steps of an addition under a mask.
-    one: __m512i,
-}
 
 /// Indices of both halves of a group, one per byte: byte 16l + 4v + i belongs to coordinate 16v + 4l + i.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -86,7 +77,7 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
 
     const LANES: usize = 16;
     const REGISTERS: usize = 32;
-    const SMALL_BELOW: u8 = FEW - 1;
+    const SMALL_BELOW: u8 = SMALL_BELOW;
     const TAKES_LARGE: bool = true;
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -256,47 +247,15 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     unsafe fn cells(grid: &Grid, span: &Bounds) -> Cells {
-        // SAFETY: there are 16 bytes, 16 words, and 16 floats more.
-        let bytes = |i| unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(grid.lower.as_ptr().add(i).cast())) };
-        // SAFETY: as above.
-        let nibbles = |i| unsafe { _mm512_loadu_si512(grid.lower_nibbles.as_ptr().add(i).cast()) };
-        // SAFETY: as above.
-        let floats = |x: &[f32], i| unsafe { _mm512_loadu_ps(x[i..i + 16].as_ptr()) };
-        let few = grid.granularity < Self::SMALL_BELOW;
-        let (slope, start): (&[f32], &[f32]) =
-            if few { (&grid.slope_of_cell, &grid.start_of_cell) } else { (&grid.slope, &grid.start) };
-        let value = _mm512_mul_ps(floats(&grid.point, 0), _mm512_set1_ps(span.step));
-        Cells {
-            slope: [floats(slope, 0), floats(slope, 16)],
-            start: [floats(start, 0), floats(start, 16)],
-            value: _mm512_add_ps(value, _mm512_set1_ps(span.lo)),
-            // Cell 31 is that of what is below 0.
-            lower: if few {
-                [bytes(0), _mm512_maskz_mov_epi32(0x7FFF, bytes(16))]
-            } else {
-                [nibbles(0), nibbles(16)]
-            },
-            one: _mm512_set1_epi32(1),
-        }
+        Cells::new(grid, span)
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     unsafe fn look_up<const KIND: u8>(cells: &Cells, cell: __m512i) -> (__m512i, Self, Self) {
-        let Cells { slope, start, lower, .. } = cells;
-        if KIND == SMALL {
-            return (
-                _mm512_permutex2var_epi32(lower[0], cell, lower[1]),
-                Self(_mm512_permutex2var_ps(slope[0], cell, slope[1])),
-                Self(_mm512_permutex2var_ps(start[0], cell, start[1])),
-            );
-        }
-        let word = _mm512_permutex2var_epi32(lower[0], _mm512_srli_epi32::<3>(cell), lower[1]);
-        // Rotation takes its count modulo 32.
-        let lower = _mm512_rorv_epi32(word, _mm512_slli_epi32::<2>(cell));
-        let lower = _mm512_and_si512(lower, _mm512_set1_epi32(15));
-        let entry = |entries: &[__m512; 2]| Self(_mm512_permutexvar_ps(lower, entries[0]));
-        (lower, entry(slope), entry(start))
+        let (lower, slope, start) =
+            if KIND == SMALL { cells.look_up_small(cell) } else { cells.look_up_large(cell) };
+        (lower, Self(slope), Self(start))
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]

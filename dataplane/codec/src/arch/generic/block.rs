@@ -123,7 +123,7 @@ pub(in crate::arch) unsafe fn compress<V: Vector>(
     out: &mut [u8],
 ) {
     let len = work.len();
-    assert!(len.is_power_of_two() && len >= leaf_len::<V>() && x.len() == len);
+    assert!(len.is_power_of_two() && len >= leaf_len::<V, Quantize<'_, V>>() && x.len() == len);
     // SAFETY: the caller has V's features.
     let Some(kind) = (unsafe { quantize::kind::<V>(how.grid) }) else {
         // SAFETY: as above.
@@ -143,11 +143,11 @@ pub(in crate::arch) unsafe fn compress<V: Vector>(
         let constants = &quantize::constants::<V>(how.grid, &how.span, how.rounding);
         let at = quantize::words_from::<V>(0, how.rounding);
         let mut quantize = Quantize { constants, kind, words: [[at; 4]; 2], at, out };
-        match leaf_vectors::<V>() {
+        match leaf_vectors::<V, Quantize<'_, V>>() {
             8 => quantize.prepare::<8>(),
             _ => quantize.prepare::<16>(),
         }
-        transform::<V>(Some(source), work.as_mut_ptr(), target, len, rotation, next, quantize);
+        transform::<V, _>(Some(source), work.as_mut_ptr(), target, len, rotation, next, quantize);
     }
 }
 
@@ -162,7 +162,7 @@ pub(in crate::arch) unsafe fn decompress<V: Vector>(
     out: &mut [f32],
 ) {
     let (to, len) = (out.as_mut_ptr(), out.len());
-    assert!(len.is_power_of_two() && len >= leaf_len::<V>());
+    assert!(len.is_power_of_two() && len >= leaf_len::<V, &Estimating<'_>>());
     // What goes past the caches is made in memory that is in them.
     let (x, next) = match work.get_mut(..len).filter(|_| how.far) {
         Some(work) => (work.as_mut_ptr(), &[][..]),
@@ -170,5 +170,5 @@ pub(in crate::arch) unsafe fn decompress<V: Vector>(
     };
     let target = Target { to, far: how.far };
     // SAFETY: as above.
-    unsafe { transform::<V>(None, x, Some(target), len, (how.scale, how.signs), [next, &[]], how) };
+    unsafe { transform::<V, _>(None, x, Some(target), len, (how.scale, how.signs), [next, &[]], how) };
 }

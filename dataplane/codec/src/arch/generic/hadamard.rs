@@ -5,7 +5,7 @@
 //! first, so that all stages of a block follow each other while it is in cache: a transform of 2^20 coordinates moves 4 MiB
 //! through the second-level cache twice. Every element sees its stages in the order that `crate::rht` defines.
 
-use super::passes::{Between, Parts, Source, first_pass, last_pass, leaf, minus, pass};
+use super::passes::{APART, Between, FAR, IN_PLACE, Parts, Source, first_pass, last_pass, leaf, minus, pass};
 use crate::arch::prefetch;
 use crate::arch::vector::Vector;
 use crate::signs::Signs;
@@ -27,15 +27,19 @@ fn radices<V: Vector>(above: u32) -> (u32, u32) {
     }
 }
 
-/// Vectors in a leaf: 8, which leave registers to what is done to the leaf, or as many as have 64 coordinates, so that no
-/// word of signs straddles the streams of the outermost pass.
-pub(super) const fn leaf_vectors<V: Vector>() -> usize {
-    if 8 * V::LANES < 64 { 64 / V::LANES } else { 8 }
+/// Vectors in a leaf: as many as fill half of the registers, or 8, where `B` needs registers. A leaf has at least 64
+/// coordinates, so that no word of signs straddles the streams of the outermost pass.
+pub(super) const fn leaf_vectors<V: Vector, B: Between<V>>() -> usize {
+    match (B::TAKES, V::LANES < 8) {
+        (true, true) => 64 / V::LANES,
+        (true, false) => 8,
+        (false, _) => V::REGISTERS / 2,
+    }
 }
 
 /// Coordinates in a leaf, and in the smallest transform that these kernels do.
-pub(super) const fn leaf_len<V: Vector>() -> usize {
-    leaf_vectors::<V>() * V::LANES
+pub(super) const fn leaf_len<V: Vector, B: Between<V>>() -> usize {
+    leaf_vectors::<V, B>() * V::LANES
 }
 
 /// The outermost pass of a forward transform, of 2^outer streams.
@@ -71,7 +75,7 @@ pub(super) struct Target {
 
 /// The outermost pass of an inverse transform.
 #[inline(always)]
-unsafe fn end<V: Vector, const FAR: bool>(
+unsafe fn end<V: Vector, const TO: u8>(
     outer: u32,
     x: *const f32,
     out: *mut f32,
@@ -82,11 +86,11 @@ unsafe fn end<V: Vector, const FAR: bool>(
     // SAFETY: passed on.
     unsafe {
         match outer {
-            0 => last_pass::<V, 1, FAR>(x, out, len, signs, minus),
-            1 => last_pass::<V, 2, FAR>(x, out, len, signs, minus),
-            2 => last_pass::<V, 4, FAR>(x, out, len, signs, minus),
-            3 => last_pass::<V, 8, FAR>(x, out, len, signs, minus),
-            _ => last_pass::<V, 16, FAR>(x, out, len, signs, minus),
+            0 => last_pass::<V, 1, TO>(x, out, len, signs, minus),
+            1 => last_pass::<V, 2, TO>(x, out, len, signs, minus),
+            2 => last_pass::<V, 4, TO>(x, out, len, signs, minus),
+            3 => last_pass::<V, 8, TO>(x, out, len, signs, minus),
+            _ => last_pass::<V, 16, TO>(x, out, len, signs, minus),
         }
     }
 }
@@ -115,16 +119,16 @@ unsafe fn innermost<V: Vector>(inner: u32, x: *mut f32, len: usize, descending: 
 /// `len` must be a power of two of at least [`leaf_len`], all pointers valid for `len` floats, and
 /// the caller must have V's features.
 #[inline(always)]
-pub(super) unsafe fn transform<V: Vector>(
+pub(super) unsafe fn transform<V: Vector, B: Between<V>>(
     source: Option<Source>,
     x: *mut f32,
     target: Option<Target>,
     len: usize,
     (scale, signs): (f32, Signs),
     next: [&[f32]; 2],
-    mut between: impl Between<V>,
+    mut between: B,
 ) {
-    let leaf_len = leaf_len::<V>();
+    let leaf_len = leaf_len::<V, B>();
     let (outer, inner) = radices::<V>((len / leaf_len).ilog2());
     let block = len >> outer;
     // Small transforms have no passes between the outermost and the leaves.
@@ -183,10 +187,11 @@ pub(super) unsafe fn transform<V: Vector>(
         match (target, apart) {
             (None, _) => {}
             (_, Some((out, true))) => {
-                end::<V, true>(outer, x, out, len, signs, minus);
+                end::<V, FAR>(outer, x, out, len, signs, minus);
                 prefetch::fence();
             }
-            (Some(out), _) => end::<V, false>(outer, x, out.to, len, signs, minus),
+            (_, Some((out, false))) => end::<V, APART>(outer, x, out, len, signs, minus),
+            (Some(_), None) => end::<V, IN_PLACE>(outer, x, x, len, signs, minus),
         }
     }
 }

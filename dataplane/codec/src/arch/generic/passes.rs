@@ -180,17 +180,22 @@ pub(super) unsafe fn first_pass<V: Vector, const R: usize>(
     }
 }
 
+/// How the last pass writes: to where it reads, elsewhere, or elsewhere past the caches.
+pub(super) const IN_PLACE: u8 = 0;
+pub(super) const APART: u8 = 1;
+pub(super) const FAR: u8 = 2;
+
 /// The last log2(R) stages of an inverse transform of `len` floats, then the signs, written to
-/// `out`, which may be `x`, with `FAR` past the caches. (Words of signs as they are needed: nothing waits for them here.)
+/// `out`, in the way `TO`. (Words of signs as they are needed: nothing waits for them here.)
 #[inline(always)]
-pub(super) unsafe fn last_pass<V: Vector, const R: usize, const FAR: bool>(
+pub(super) unsafe fn last_pass<V: Vector, const R: usize, const TO: u8>(
     x: *const f32,
     out: *mut f32,
     len: usize,
     signs: Signs,
     minus: V,
 ) {
-    let (stride, apart) = (len / R, !FAR && !std::ptr::eq(x, out));
+    let stride = len / R;
     let mut c = 0;
     while c < stride {
         let mut words = [0; R];
@@ -205,14 +210,14 @@ pub(super) unsafe fn last_pass<V: Vector, const R: usize, const FAR: bool>(
                 let mut a = [minus; R];
                 for j in 0..R {
                     a[j] = V::load(x.add(j * stride + c + part));
-                    if apart {
+                    if TO == APART {
                         prefetch::to_write(out.wrapping_add(j * stride + c + part));
                     }
                 }
                 stages(&mut a, false, minus);
                 for j in 0..R {
                     let (v, to) = (a[j].flip(&words[j], part), out.add(j * stride + c + part));
-                    if FAR { v.stream(to) } else { v.store(to) }
+                    if TO == FAR { v.stream(to) } else { v.store(to) }
                 }
             }
             part += V::LANES;
@@ -299,7 +304,7 @@ pub(super) unsafe fn leaf<V: Vector, B: Between<V>>(
 ) {
     // SAFETY: passed on.
     unsafe {
-        match leaf_vectors::<V>() {
+        match leaf_vectors::<V, B>() {
             8 => leaf_of::<V, 8, B>(x, at, parts, scale, minus, between),
             _ => leaf_of::<V, 16, B>(x, at, parts, scale, minus, between),
         }

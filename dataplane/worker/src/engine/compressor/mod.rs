@@ -229,9 +229,6 @@ impl Compressor {
 
     /// Rotates a partition and its error feedback into `work`, which needs no norm. [`Self::quantize`] and
     /// [`Self::feed_back`] do the rest of [`Self::compress`].
-    ///
-    /// # Errors
-    /// None with memory of the right length.
     pub fn rotate(
         &self,
         (call, at): (u64, &Measured),
@@ -262,9 +259,6 @@ impl Compressor {
 
     /// Adds the values of a DATA payload to the packet's residual `x`, which then has the packet's rotated coordinates, up to
     /// rounding errors.
-    ///
-    /// # Errors
-    /// As [`Self::compress`].
     pub fn add_sent(&self, at: &Measured, payload: &[u8], x: &mut [f32]) -> Result<(), CodecError> {
         let coder = self.coder_of(at)?;
         let (mut sums, mut sent) = ([0; PACKET], [0.0; PACKET]);
@@ -279,9 +273,6 @@ impl Compressor {
     }
 
     /// Turns the residual in the rotated domain into error feedback.
-    ///
-    /// # Errors
-    /// None with memory of the right length.
     pub fn feed_back(
         &self,
         (call, at): (u64, &Measured),
