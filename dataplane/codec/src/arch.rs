@@ -126,7 +126,7 @@ dispatch! {
     }
     block {
         generic compress(how: &Compressing<'_>, x: &[f32], fed: Feedback<'_>, next: [&[f32]; 2], work: &mut [f32], out: &mut [u8]);
-        generic decompress(how: &Estimating<'_>, next: &[f32], out: &mut [f32]);
+        generic decompress(how: &Estimating<'_>, next: &[f32], work: &mut [f32], out: &mut [f32]);
     }
     norm {
         generic squares(x: &[f32]) -> f64;

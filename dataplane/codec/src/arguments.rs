@@ -14,6 +14,8 @@ pub(crate) struct Compressing<'a> {
     pub rounding: Rounding,
     pub scale: f32,
     pub signs: Signs,
+    /// `true` if the new feedback is written past the caches.
+    pub far: bool,
 }
 
 /// Sums, and the parameters with which kernels turn them into the mean.
@@ -28,6 +30,8 @@ pub(crate) struct Estimating<'a> {
     pub lo: f32,
     pub scale: f32,
     pub signs: Signs,
+    /// `true` if the mean is written past the caches.
+    pub far: bool,
 }
 
 impl Estimating<'_> {

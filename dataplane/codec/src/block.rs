@@ -43,6 +43,9 @@ pub struct Block<'a> {
     /// Coordinates that the next block reads (gradient and feedback) or writes (its mean), to be prefetched
     /// meanwhile. They affect only time, and may be empty.
     pub next: [&'a [f32]; 2],
+    /// `true` if the tensor is larger than caches. Then new feedback and means are written past them: they displace nothing
+    /// there, and their memory is not read first. This affects only time.
+    pub far: bool,
 }
 
 impl Block<'_> {
@@ -73,7 +76,7 @@ impl Block<'_> {
         }
         let width = self.quantizer.width();
         CodecError::check_len("packed indices", packed_len(width, work.len()), out.len())?;
-        let (mut nibbles, halves) = ([0; NARROW / 2], work.len() / 2);
+        let halves = work.len() / 2;
         let fused = x.len() == work.len() && x.len() >= MIN_PARTITION;
         if fused && (width == 4 || width < 4 && x.len() <= NARROW) {
             let span = self.quantizer.pack_bounds(work.len(), self.range, halves)?;
@@ -83,13 +86,14 @@ impl Block<'_> {
                 rounding: self.rounding,
                 scale: rht::scale(x.len()),
                 signs: self.key.signs(),
+                far: self.far,
             };
             let isa = Isa::current();
             if width == 4 {
                 arch::block::compress(isa, &how, x, feedback, self.next, work, out);
                 return Ok(());
             }
-            let nibbles = &mut nibbles[..halves];
+            let nibbles = &mut [0; NARROW / 2][..halves];
             arch::block::compress(isa, &how, x, feedback, self.next, work, nibbles);
             return narrow(width, nibbles, out);
         }
@@ -103,8 +107,8 @@ impl Block<'_> {
 
     /// Turns 8-bit sums over `count` workers into the mean gradient.
     ///
-    /// `sums` has one byte for every coordinate of the block, `out` room for those that exist. Only if these
-    /// are fewer must `work` have room for all.
+    /// `sums` has one byte for every coordinate of the block, `out` room for those that exist. If these are fewer, `work` must
+    /// have room for all; it should if the mean is written past the caches.
     pub fn decompress8(
         &self,
         sums: &[u8],
@@ -161,6 +165,7 @@ impl Block<'_> {
         (len, stride): (usize, usize),
         wide: bool,
         count: u32,
+        work: &mut [f32],
         out: &mut [f32],
     ) -> Result<(), CodecError> {
         let width = 1 + usize::from(wide);
@@ -174,8 +179,9 @@ impl Block<'_> {
         let (lo, hi) = symmetric(self.range)?;
         let step = sum_step(lo, hi, count, self.quantizer.granularity())?;
         let (scale, signs) = (rht::scale(out.len()), self.key.signs());
-        let how = Estimating { sums, packet: (len / width, stride), wide, step, lo, scale, signs };
-        arch::block::decompress(Isa::current(), &how, self.next[0], out);
+        let (packet, far) = ((len / width, stride), self.far);
+        let how = Estimating { sums, packet, wide, step, lo, scale, signs, far };
+        arch::block::decompress(Isa::current(), &how, self.next[0], work, out);
         Ok(())
     }
 
@@ -193,8 +199,9 @@ impl Block<'_> {
         let step = sum_step(lo, hi, count, self.quantizer.granularity())?;
         if out.len() == len && len >= MIN_PARTITION {
             let (scale, signs) = (rht::scale(out.len()), self.key.signs());
-            let how = Estimating { sums, packet: (len, 0), wide, step, lo, scale, signs };
-            arch::block::decompress(Isa::current(), &how, self.next[0], out);
+            let (packet, far) = ((len, 0), self.far);
+            let how = Estimating { sums, packet, wide, step, lo, scale, signs, far };
+            arch::block::decompress(Isa::current(), &how, self.next[0], work, out);
             return Ok(());
         }
         CodecError::check_len("work memory", len, work.len())?;
@@ -249,6 +256,7 @@ mod tests {
                 rounding: self.rounding,
                 range,
                 next: [&[]; 2],
+                far: self.key.job_seed % 2 == 1,
             }
         }
     }
@@ -293,7 +301,7 @@ mod tests {
             block.decompress8(&sums, 1, &mut work, at_once).unwrap();
             let between: Vec<u8> = sums.chunks(1024).flat_map(|sums| [sums, &[1; 20]].concat()).collect();
             let between = &between[..between.len() - 20];
-            block.decompress_packets(between, (1024, 1044), false, 1, apart).unwrap();
+            block.decompress_packets(between, (1024, 1044), false, 1, &mut work, apart).unwrap();
             prop_assert_eq!(bits(at_once), bits(apart));
 
             let (mut mean, mut wide) = (vec![0.0; d - cut], vec![0.0; d - cut]);
@@ -331,7 +339,7 @@ mod tests {
         assert!(block.decompress8(&[0; 1024], 0, &mut work, &mut feedback).is_err());
         assert!(block.decompress8(&[0; 1024], 1, &mut work, &mut vec![0.0; 1025]).is_err());
         let packets = |len: usize, layout: (usize, usize), wide, out: usize| {
-            block.decompress_packets(&vec![0; len], layout, wide, 1, &mut vec![0.0; out])
+            block.decompress_packets(&vec![0; len], layout, wide, 1, &mut [], &mut vec![0.0; out])
         };
         assert_eq!(packets(2068, (1024, 1044), false, 2048), Ok(()));
         assert_eq!(packets(3 * 1044 + 1024, (1024, 1044), true, 2048), Ok(()));

@@ -103,7 +103,14 @@ fn key(block: usize) -> SignKey {
 }
 
 fn block(quantizer: &Quantizer, number: usize, range: f32) -> Block<'_> {
-    Block { quantizer, key: key(number), rounding: Rounding::new(3, 2, number as u32), range, next: [&[]; 2] }
+    Block {
+        quantizer,
+        key: key(number),
+        rounding: Rounding::new(3, 2, number as u32),
+        range,
+        next: [&[]; 2],
+        far: false,
+    }
 }
 
 /// Forward and inverse of all blocks of `d` of a partition.
@@ -228,7 +235,7 @@ fn cold(figures: &mut Vec<Figure>, d: usize) {
     let (mut packed, mut work) = (vec![0; len / 2], Buffer::zeroed(d));
     let sums: Vec<u8> = (0..len as u64).map(|i| (mix(i) % 31) as u8).collect();
     let range = table.t_p() as f32 * rht::scale(d) * norm::l2(&tensor[..d]);
-    let block = |i| block(&quantizer, i, range);
+    let block = |i| Block { far: true, ..block(&quantizer, i, range) };
     let at = |i: usize| i * d..(i + 1) * d;
     let mut run = |feed: bool| {
         if feed {

@@ -93,6 +93,7 @@ impl Memory {
             let next = [&self.x, &self.kept].map(|x| x.get(at(i + 1)).unwrap_or_default());
             let mut block = block(&self.quantizer, i, self.range);
             block.next = if feed { next } else { [next[0], &[]] };
+            block.far = self.x.len() == TENSOR;
             block.compress(black_box(&self.x[at(i)]), fed, &mut self.work, out).unwrap();
         }
     }
@@ -102,6 +103,7 @@ impl Memory {
             let (out, next) = self.mean[i * BLOCK..].split_at_mut(BLOCK);
             let mut block = block(&self.quantizer, i, self.range);
             block.next = [next.get(..BLOCK).unwrap_or_default(), &[]];
+            block.far = self.sums.len() == TENSOR;
             block.decompress8(black_box(sums), 1, &mut self.work, out).unwrap();
         }
     }

@@ -38,7 +38,7 @@ unsafe impl Vector for Avx2 {
     type Half = __m256i;
 
     const LANES: usize = 8;
-    const LEAF: usize = 8;
+    const REGISTERS: usize = 16;
     const SMALL_BELOW: u8 = 64;
     const TAKES_LARGE: bool = true;
     const BY_BYTES: bool = true;
@@ -55,6 +55,13 @@ unsafe impl Vector for Avx2 {
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: as above.
         unsafe { _mm256_storeu_ps(to, self.0) }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    unsafe fn stream(self, to: *mut f32) {
+        // SAFETY: as above, and it is aligned.
+        unsafe { _mm256_stream_ps(to, self.0) }
     }
 
     #[target_feature(enable = "avx2,fma")]
@@ -187,7 +194,7 @@ unsafe impl Vector for Avx2 {
 
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    unsafe fn clamp(self, end: Self) -> Self {
+    unsafe fn clamp<const KIND: u8>(self, end: Self) -> Self {
         // max returns its second operand for NaN, as the definition does.
         Self(_mm256_min_ps(_mm256_max_ps(self.0, _mm256_setzero_ps()), end.0))
     }
@@ -225,7 +232,7 @@ unsafe impl Vector for Avx2 {
 
     #[target_feature(enable = "avx2,fma")]
     #[inline]
-    unsafe fn round_up(index: __m256i, draw: Self, threshold: Self) -> __m256i {
+    unsafe fn round_up(_: &Self::Cells, index: __m256i, draw: Self, threshold: Self) -> __m256i {
         // True is −1 in every lane.
         let up = _mm256_cmp_ps::<_CMP_LT_OQ>(draw.0, threshold.0);
         _mm256_sub_epi32(index, _mm256_castps_si256(up))

@@ -1,25 +1,18 @@
 //! AVX-512 F, BW, DQ and VL with BMI2, and with or without VBMI.
 
+mod cells;
+
 use std::arch::x86_64::*;
 
 use super::groups::{SMALL, SWAPPED};
 use super::vector::{Quarter, Vector};
-use crate::grid::{Bounds, DRAW, FEW, Grid, ONE};
+use crate::grid::{Bounds, DRAW, Grid, ONE};
 use crate::rounding::MULTIPLIERS;
 use crate::scalar::norm::PARTIAL_SUMS;
+use cells::{Cells, SMALL_BELOW};
 
 #[derive(Clone, Copy)]
 pub(super) struct Avx512<const VBMI: bool>(__m512);
-
-/// The arrays of a [`Grid`] in registers.
-pub(super) struct Cells {
-    /// By index, or with less than `FEW` cells by cell: entries 0 to 15 and 16 to 31.
-    slope: [__m512; 2],
-    start: [__m512; 2],
-    value: __m512,
-    /// The index of each cell: with less than `FEW` cells one per word, else eight per word, 4 bits each.
-    lower: [__m512i; 2],
-}
 
 /// Indices of both halves of a group, one per byte: byte 16l + 4v + i belongs to coordinate 16v + 4l + i.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -48,6 +41,23 @@ fn values_vbmi(table: __m512i, packed: __m256i) -> __m512i {
     _mm512_permutexvar_epi8(nibbles, table)
 }
 
+/// The low bytes of numbers of 16 bits: the first two of each quarter, then the next two, and so on.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
+#[inline]
+fn low_bytes_vbmi(pairs: __m512i) -> __m256i {
+    const ORDER: [u8; 64] = {
+        let (mut order, mut i) = ([0; 64], 0);
+        while i < 32 {
+            order[i] = (i / 2 % 4 * 16 + i / 8 * 4 + i % 2 * 2) as u8;
+            i += 1;
+        }
+        order
+    };
+    // SAFETY: there are 64 bytes.
+    let order = unsafe { _mm512_loadu_si512(ORDER.as_ptr().cast()) };
+    _mm512_castsi512_si256(_mm512_permutexvar_epi8(order, pairs))
+}
+
 /// Butterflies inside a vector: `swapped` has each lane's partner, and `upper` the lanes that get the difference. A fused
 /// multiply-add with ±1 rounds once, so it is exactly the addition or subtraction.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -66,8 +76,8 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
     type Half = __m512i;
 
     const LANES: usize = 16;
-    const LEAF: usize = 16;
-    const SMALL_BELOW: u8 = FEW;
+    const REGISTERS: usize = 32;
+    const SMALL_BELOW: u8 = SMALL_BELOW;
     const TAKES_LARGE: bool = true;
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -82,6 +92,13 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: as above.
         unsafe { _mm512_storeu_ps(to, self.0) }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    #[inline]
+    unsafe fn stream(self, to: *mut f32) {
+        // SAFETY: as above, and it is aligned.
+        unsafe { _mm512_stream_ps(to, self.0) }
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -206,15 +223,19 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
-    unsafe fn clamp(self, end: Self) -> Self {
-        // max returns its second operand for NaN, as the definition does.
+    unsafe fn clamp<const KIND: u8>(self, end: Self) -> Self {
+        // Both return their second operand for NaN.
+        if KIND == SMALL {
+            return Self(_mm512_min_ps(end.0, self.0));
+        }
         Self(_mm512_min_ps(_mm512_max_ps(self.0, _mm512_setzero_ps()), end.0))
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     unsafe fn floor(self) -> __m512i {
-        _mm512_cvttps_epi32(self.0)
+        // All bits of a number are set for NaN and from −1 on.
+        _mm512_cvttps_epu32(self.0)
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -226,41 +247,15 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     unsafe fn cells(grid: &Grid, span: &Bounds) -> Cells {
-        // SAFETY: there are 16 bytes, 16 words, and 16 floats more.
-        let bytes = |i| unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(grid.lower.as_ptr().add(i).cast())) };
-        // SAFETY: as above.
-        let nibbles = |i| unsafe { _mm512_loadu_si512(grid.lower_nibbles.as_ptr().add(i).cast()) };
-        // SAFETY: as above.
-        let floats = |x: &[f32], i| unsafe { _mm512_loadu_ps(x[i..i + 16].as_ptr()) };
-        let few = grid.granularity < FEW;
-        let (slope, start): (&[f32], &[f32]) =
-            if few { (&grid.slope_of_cell, &grid.start_of_cell) } else { (&grid.slope, &grid.start) };
-        let value = _mm512_mul_ps(floats(&grid.point, 0), _mm512_set1_ps(span.step));
-        Cells {
-            slope: [floats(slope, 0), floats(slope, 16)],
-            start: [floats(start, 0), floats(start, 16)],
-            value: _mm512_add_ps(value, _mm512_set1_ps(span.lo)),
-            lower: if few { [bytes(0), bytes(16)] } else { [nibbles(0), nibbles(16)] },
-        }
+        Cells::new(grid, span)
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     unsafe fn look_up<const KIND: u8>(cells: &Cells, cell: __m512i) -> (__m512i, Self, Self) {
-        let Cells { slope, start, lower, .. } = cells;
-        if KIND == SMALL {
-            return (
-                _mm512_permutex2var_epi32(lower[0], cell, lower[1]),
-                Self(_mm512_permutex2var_ps(slope[0], cell, slope[1])),
-                Self(_mm512_permutex2var_ps(start[0], cell, start[1])),
-            );
-        }
-        let word = _mm512_permutex2var_epi32(lower[0], _mm512_srli_epi32::<3>(cell), lower[1]);
-        // Rotation takes its count modulo 32.
-        let lower = _mm512_rorv_epi32(word, _mm512_slli_epi32::<2>(cell));
-        let lower = _mm512_and_si512(lower, _mm512_set1_epi32(15));
-        let entry = |entries: &[__m512; 2]| Self(_mm512_permutexvar_ps(lower, entries[0]));
-        (lower, entry(slope), entry(start))
+        let (lower, slope, start) =
+            if KIND == SMALL { cells.look_up_small(cell) } else { cells.look_up_large(cell) };
+        (lower, Self(slope), Self(start))
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -271,9 +266,9 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
-    unsafe fn round_up(index: __m512i, draw: Self, threshold: Self) -> __m512i {
+    unsafe fn round_up(cells: &Cells, index: __m512i, draw: Self, threshold: Self) -> __m512i {
         let up = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(draw.0, threshold.0);
-        _mm512_mask_add_epi32(index, up, index, _mm512_set1_epi32(1))
+        _mm512_mask_add_epi32(index, up, index, cells.one)
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -295,10 +290,15 @@ unsafe impl<const VBMI: bool> Vector for Avx512<VBMI> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     unsafe fn store_packed4(halves: [__m512i; 2], out: &mut [u8; 32]) {
-        let order = _mm256_setr_epi16(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         // Each pair of bytes becomes 16 times the first plus the second.
         let pairs = _mm512_maddubs_epi16(bytes(halves), _mm512_set1_epi16(1 << 8 | 16));
-        let packed = _mm256_permutexvar_epi16(order, _mm512_cvtepi16_epi8(pairs));
+        let packed = if VBMI {
+            // SAFETY: the caller has VBMI if this type does.
+            unsafe { low_bytes_vbmi(pairs) }
+        } else {
+            let order = _mm256_setr_epi16(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            _mm256_permutexvar_epi16(order, _mm512_cvtepi16_epi8(pairs))
+        };
         // SAFETY: `out` has 32 bytes.
         unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), packed) };
     }

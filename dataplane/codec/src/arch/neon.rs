@@ -56,7 +56,7 @@ unsafe impl Vector for Neon {
     type Half = [uint8x16_t; 2];
 
     const LANES: usize = 4;
-    const LEAF: usize = 16;
+    const REGISTERS: usize = 32;
     const SMALL_BELOW: u8 = 64;
     const TAKES_LARGE: bool = false;
 
@@ -195,7 +195,7 @@ unsafe impl Vector for Neon {
 
     #[target_feature(enable = "neon")]
     #[inline]
-    unsafe fn clamp(self, end: Self) -> Self {
+    unsafe fn clamp<const KIND: u8>(self, end: Self) -> Self {
         // maxnm prefers a number to NaN, as the definition does.
         Self(vminnmq_f32(vmaxnmq_f32(self.0, vdupq_n_f32(0.0)), end.0))
     }
@@ -246,7 +246,7 @@ unsafe impl Vector for Neon {
 
     #[target_feature(enable = "neon")]
     #[inline]
-    unsafe fn round_up(index: uint32x4_t, draw: Self, threshold: Self) -> uint32x4_t {
+    unsafe fn round_up(_: &Self::Cells, index: uint32x4_t, draw: Self, threshold: Self) -> uint32x4_t {
         // True is −1 in every lane.
         vsubq_u32(index, vcltq_f32(draw.0, threshold.0))
     }

@@ -61,6 +61,37 @@ pub(super) fn to_second(from: *const f32, len: usize) {
     }
 }
 
+/// Prefetches the line that is written a few lines after this one, since a processor that stores to a line of the second-level
+/// cache waits for it where it has much to store.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[inline(always)]
+pub(super) fn to_write(to: *const f32) {
+    let at = to.wrapping_add(6 * LINE / size_of::<f32>());
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(at.cast()) };
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        // SAFETY: as above.
+        unsafe {
+            std::arch::asm!("prfm pstl1keep, [{at}]", at = in(reg) at, options(nostack, preserves_flags, readonly));
+        }
+    }
+}
+
+/// Orders stores past the caches before all later stores, as other threads need it.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[inline(always)]
+pub(super) fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of this architecture.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -111,6 +111,7 @@ fn check_block(isa: Isa, log: u32, granularity: u16, seed: u64, offset: usize) {
         rounding: Rounding::new(seed, 3, 1),
         scale: crate::rht::scale(d),
         signs: signs(seed),
+        far: seed & 1 == 1,
     };
     // Memory to be prefetched may be of any length.
     let next = [&e[..d / 2 + 1], &x[..]];
@@ -132,11 +133,19 @@ fn check_block(isa: Isa, log: u32, granularity: u16, seed: u64, offset: usize) {
     for wide in [false, true] {
         let sums = if wide { &sums } else { &sums[..d] };
         let whole = (d, 0);
-        let how =
-            Estimating { sums, packet: whole, wide, step: 0.1, lo: -1.5, scale: how.scale, signs: how.signs };
+        let how = Estimating {
+            sums,
+            packet: whole,
+            wide,
+            step: 0.1,
+            lo: -1.5,
+            scale: how.scale,
+            signs: how.signs,
+            far: how.far,
+        };
         let (mut want, mut got) = (vec![0.0; d], Misaligned::new(&vec![7.0; d], offset));
-        scalar::block::decompress(&how, &[], &mut want);
-        block::decompress(isa, &how, &x[..d - 1], got.get());
+        scalar::block::decompress(&how, &[], &mut [], &mut want);
+        block::decompress(isa, &how, &x[..d - 1], &mut vec![7.0; d + 1], got.get());
         assert_eq!(bits(&want), bits(got.get()), "mean of 2^{log}");
         // The same from packets, with something else between.
         for packet in [512, 1024, 2048].into_iter().filter(|&packet| packet <= d) {
@@ -144,8 +153,8 @@ fn check_block(isa: Isa, log: u32, granularity: u16, seed: u64, offset: usize) {
             let apart: Vec<u8> = sums.chunks(len).flat_map(|sums| [sums, &[0xEE; 20]].concat()).collect();
             let how = Estimating { sums: &apart, packet: (packet, len + 20), ..how };
             let mut scalar = vec![0.0; d];
-            scalar::block::decompress(&how, &[], &mut scalar);
-            block::decompress(isa, &how, &[], got.get());
+            scalar::block::decompress(&how, &[], &mut [], &mut scalar);
+            block::decompress(isa, &how, &[], &mut [], got.get());
             assert_eq!(
                 (bits(&want), bits(&want)),
                 (bits(&scalar), bits(got.get())),
@@ -324,7 +333,7 @@ macro_rules! suite {
                 let Some(isa) = isa() else { return };
                 for log in 10..=17 {
                     for (seed, offset) in [0, 0, 1, 13].into_iter().enumerate() {
-                        for granularity in [30, 51, 100] {
+                        for granularity in [30, 31, 51, 100] {
                             check_block(isa, log, granularity, seed as u64, offset);
                         }
                     }

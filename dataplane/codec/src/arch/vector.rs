@@ -27,8 +27,8 @@ pub(super) unsafe trait Vector: Copy {
 
     /// Number of floats: 4, 8 or 16.
     const LANES: usize;
-    /// Vectors that fill half of the registers: as many make a leaf of the transform.
-    const LEAF: usize;
+    /// Number of registers: 16 or 32.
+    const REGISTERS: usize;
     /// The granularity below which tables are [`SMALL`](crate::arch::groups::SMALL).
     const SMALL_BELOW: u8;
     /// `true` if `look_up` takes tables that are [`LARGE`](crate::arch::groups::LARGE).
@@ -38,6 +38,13 @@ pub(super) unsafe trait Vector: Copy {
 
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
+    /// Stores to memory that is aligned to a vector, past the caches where the processor can. `prefetch::fence` orders such
+    /// stores before later ones.
+    #[inline(always)]
+    unsafe fn stream(self, to: *mut f32) {
+        // SAFETY: passed on.
+        unsafe { self.store(to) };
+    }
     /// All lanes equal.
     unsafe fn splat(v: f32) -> Self;
     unsafe fn add(self, other: Self) -> Self;
@@ -69,8 +76,9 @@ pub(super) unsafe trait Vector: Copy {
     unsafe fn words(x: Self::Bits, k1: Self::Bits, stratum: Self::Bits) -> Self::Bits;
     /// 1 + the draws in words rotated right by `BYTES` bytes.
     unsafe fn draws<const BYTES: usize>(words: Self::Bits) -> Self;
-    /// At least 0 and at most `end`; 0 for NaN.
-    unsafe fn clamp(self, end: Self) -> Self;
+    /// At least 0 and at most `end`; 0 for NaN. Numbers below 0 and NaN may stay if `look_up::<KIND>` takes the cells
+    /// that `floor` makes of them for the first.
+    unsafe fn clamp<const KIND: u8>(self, end: Self) -> Self;
     /// Floats to numbers, rounded down.
     unsafe fn floor(self) -> Self::Bits;
     /// Numbers below 2^24 to floats.
@@ -81,7 +89,7 @@ pub(super) unsafe trait Vector: Copy {
     /// The value of each index.
     unsafe fn value(cells: &Self::Cells, index: Self::Bits) -> Self;
     /// Adds 1 to the indices of coordinates whose draw is below the threshold.
-    unsafe fn round_up(index: Self::Bits, draw: Self, threshold: Self) -> Self::Bits;
+    unsafe fn round_up(cells: &Self::Cells, index: Self::Bits, draw: Self, threshold: Self) -> Self::Bits;
     /// The indices and values of four vectors, half a group, of positions on the grid and draws.
     #[inline(always)]
     unsafe fn half_by_bytes(_: &Self::Cells, _: &[Self; 4], _: &[Self; 4]) -> (Self::Half, [Self; 4]) {

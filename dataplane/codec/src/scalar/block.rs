@@ -23,7 +23,7 @@ pub(crate) fn compress(
 }
 
 /// Estimates, transformed back.
-pub(crate) fn decompress(how: &Estimating<'_>, _: &[f32], out: &mut [f32]) {
+pub(crate) fn decompress(how: &Estimating<'_>, _: &[f32], _: &mut [f32], out: &mut [f32]) {
     let mut at = 0;
     while at < out.len() {
         let (count, sums) = how.together(at, out.len() - at);

@@ -140,6 +140,7 @@ fn block<'a>(quantizer: &'a Quantizer, range: f32, at: usize, next: &'a [f32]) -
         rounding: Rounding::new(7, 0, at as u32),
         range,
         next: [next, &[]],
+        far: false,
     }
 }
 

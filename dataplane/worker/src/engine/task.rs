@@ -130,7 +130,7 @@ impl Work<'_> {
                     let held = held.iter().find(|(partition, _)| *partition == at.part.index);
                     match (held, sums.as_ref()) {
                         _ if at.norm == 0 => x.fill(0.0),
-                        (Some((_, held)), _) => compressor.finish_held((call, at), held, next, x)?,
+                        (Some((_, held)), _) => compressor.finish_held((call, at), held, next, work, x)?,
                         (None, Some(Sums { bytes, counts })) => {
                             let Some(form) = compressor.form(at.choice) else { continue };
                             let (place, len) = (at.padded_range(), form.lanes_len());

@@ -326,8 +326,8 @@ impl Active {
             }
             Kind::Finish => {
                 self.to_finish.pop_front();
-                let padded = parts.iter().any(|at| at.part.len < at.part.padded);
-                let work = if padded { buffers.work(largest()) } else { Buffer::zeroed(0) };
+                let apart = parts.iter().any(|at| at.far || at.part.len < at.part.padded);
+                let work = if apart { buffers.work(largest()) } else { Buffer::zeroed(0) };
                 Work::Finish { sums: state.sums.take(), held: std::mem::take(&mut state.held), work }
             }
             Kind::FeedBack => {

@@ -137,7 +137,7 @@ impl Other {
             (own.derive_call(call.number()), own.stratum())
         );
         let rounding = rounding(self.worker, call.number(), at.part.index);
-        Block { quantizer, key, rounding, range, next: [&[]; 2] }
+        Block { quantizer, key, rounding, range, next: [&[]; 2], far: false }
     }
 
     fn compress(&mut self, call: &Packed, piece: usize) -> Vec<u8> {

@@ -4,12 +4,12 @@
 //! estimated in the first-level cache just before the inverse transform works on it. So only the outer passes go over the
 //! whole block.
 
-use super::hadamard::{leaf_len, transform};
+use super::hadamard::{Target, leaf_len, leaf_vectors, transform};
 use super::passes::{Between, Source};
 use super::quantize::{self, Constants};
 use super::rht;
 use crate::arch::groups::{GROUP, LARGE, SMALL};
-use crate::arch::vector::Vector;
+use crate::arch::vector::{Quarter, Vector};
 use crate::arguments::{Compressing, Estimating, Feedback};
 use crate::scalar::quantize as scalar;
 
@@ -17,24 +17,40 @@ use crate::scalar::quantize as scalar;
 struct Quantize<'a, V: Vector> {
     constants: &'a Constants<V>,
     kind: u8,
-    /// The number + k0 of the next words.
-    words: V::Bits,
+    /// The words of the next leaf's groups, and the number + k0 of those that follow.
+    words: [Quarter<V>; 2],
+    at: V::Bits,
     out: &'a mut [u8],
 }
 
 impl<V: Vector> Quantize<'_, V> {
+    /// Words take long, one step after the other, and need nothing of a leaf: those of the next are made meanwhile.
+    #[inline(always)]
+    unsafe fn prepare<const R: usize>(&mut self) {
+        // SAFETY: the caller has V's features.
+        unsafe {
+            self.words[0] = quantize::words::<V>(self.constants, &mut self.at);
+            if R * V::LANES > GROUP {
+                self.words[1] = quantize::words::<V>(self.constants, &mut self.at);
+            }
+        }
+    }
+
     #[inline(always)]
     unsafe fn leaf<const R: usize, const KIND: u8>(&mut self, x: &mut [V; R], at: usize, residual: bool) {
-        let groups = R * V::LANES / GROUP;
-        let out = &mut self.out.as_chunks_mut().0[at / GROUP..][..groups];
-        for i in 0..groups {
-            let from = i * GROUP / V::LANES;
-            // SAFETY: the caller has V's features.
-            unsafe {
+        let (vectors, out) = (GROUP / V::LANES, &mut self.out.as_chunks_mut().0[at / GROUP..]);
+        assert!(R * V::LANES <= 2 * GROUP);
+        // SAFETY: the caller has V's features.
+        unsafe {
+            let halves = quantize::group::<V, R, KIND>(self.constants, x, 0, &self.words[0], residual);
+            V::store_packed4(halves, &mut out[0]);
+            // No loop: if the compiler does not unroll it, the leaf is in memory.
+            if R > vectors {
                 let halves =
-                    quantize::group::<V, R, KIND>(self.constants, x, from, &mut self.words, residual);
-                V::store_packed4(halves, &mut out[i]);
+                    quantize::group::<V, R, KIND>(self.constants, x, vectors, &self.words[1], residual);
+                V::store_packed4(halves, &mut out[1]);
             }
+            self.prepare::<R>();
         }
     }
 }
@@ -107,7 +123,7 @@ pub(in crate::arch) unsafe fn compress<V: Vector>(
     out: &mut [u8],
 ) {
     let len = work.len();
-    assert!(len.is_power_of_two() && len >= leaf_len::<V>() && x.len() == len);
+    assert!(len.is_power_of_two() && len >= leaf_len::<V, Quantize<'_, V>>() && x.len() == len);
     // SAFETY: the caller has V's features.
     let Some(kind) = (unsafe { quantize::kind::<V>(how.grid) }) else {
         // SAFETY: as above.
@@ -117,15 +133,21 @@ pub(in crate::arch) unsafe fn compress<V: Vector>(
         None => (Source::One(x.as_ptr()), None),
         Some((kept, left)) => {
             assert!(kept.len() == len && left.len() == len);
-            (Source::Sum(x.as_ptr(), kept.as_ptr()), Some(left.as_mut_ptr()))
+            let target = Target { to: left.as_mut_ptr(), far: how.far };
+            (Source::Sum(x.as_ptr(), kept.as_ptr()), Some(target))
         }
     };
     let rotation = (how.scale, how.signs);
     // SAFETY: the length is a power of two of at least the minimum, and that of all memory; the caller has V's features.
     unsafe {
         let constants = &quantize::constants::<V>(how.grid, &how.span, how.rounding);
-        let quantize = Quantize { constants, kind, words: quantize::words_from::<V>(0, how.rounding), out };
-        transform::<V>(Some(source), work.as_mut_ptr(), target, len, rotation, next, quantize);
+        let at = quantize::words_from::<V>(0, how.rounding);
+        let mut quantize = Quantize { constants, kind, words: [[at; 4]; 2], at, out };
+        match leaf_vectors::<V, Quantize<'_, V>>() {
+            8 => quantize.prepare::<8>(),
+            _ => quantize.prepare::<16>(),
+        }
+        transform::<V, _>(Some(source), work.as_mut_ptr(), target, len, rotation, next, quantize);
     }
 }
 
@@ -133,9 +155,20 @@ pub(in crate::arch) unsafe fn compress<V: Vector>(
 ///
 /// The caller has V's features.
 #[inline(always)]
-pub(in crate::arch) unsafe fn decompress<V: Vector>(how: &Estimating<'_>, next: &[f32], out: &mut [f32]) {
-    let (x, len) = (out.as_mut_ptr(), out.len());
-    assert!(len.is_power_of_two() && len >= leaf_len::<V>());
+pub(in crate::arch) unsafe fn decompress<V: Vector>(
+    how: &Estimating<'_>,
+    next: &[f32],
+    work: &mut [f32],
+    out: &mut [f32],
+) {
+    let (to, len) = (out.as_mut_ptr(), out.len());
+    assert!(len.is_power_of_two() && len >= leaf_len::<V, &Estimating<'_>>());
+    // What goes past the caches is made in memory that is in them.
+    let (x, next) = match work.get_mut(..len).filter(|_| how.far) {
+        Some(work) => (work.as_mut_ptr(), &[][..]),
+        None => (to, next),
+    };
+    let target = Target { to, far: how.far };
     // SAFETY: as above.
-    unsafe { transform::<V>(None, x, Some(x), len, (how.scale, how.signs), [next, &[]], how) };
+    unsafe { transform::<V, _>(None, x, Some(target), len, (how.scale, how.signs), [next, &[]], how) };
 }

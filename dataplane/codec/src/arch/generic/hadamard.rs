@@ -5,32 +5,41 @@
 //! first, so that all stages of a block follow each other while it is in cache: a transform of 2^20 coordinates moves 4 MiB
 //! through the second-level cache twice. Every element sees its stages in the order that `crate::rht` defines.
 
-use super::passes::{Between, Parts, Source, first_pass, last_pass, leaf, minus, pass};
+use super::passes::{APART, Between, FAR, IN_PLACE, Parts, Source, first_pass, last_pass, leaf, minus, pass};
 use crate::arch::prefetch;
 use crate::arch::vector::Vector;
 use crate::signs::Signs;
 
 /// log2 of the radix of the outermost pass, then of the innermost, the one above the leaves; `above` is the number of
-/// stages above the leaves. Passes between these are of radix 8. Where radix 8 leaves one stage over, the innermost pass
-/// takes it if 16 vectors fit in half of the registers. (Farther out, the 16 streams of a radix 16 would compete for the
-/// ways of a cache.)
+/// stages above the leaves. Passes between these are of radix 8. The innermost pass is of radix 16 where 16 vectors fit in
+/// half of the registers and it saves a pass, or where the outermost pass could only be of radix 8: the block that it reads and the
+/// one that it writes would compete with 16 streams for the ways of the first-level cache. (The radix 16 is not farther out for the
+/// same reason.)
 #[inline(always)]
 fn radices<V: Vector>(above: u32) -> (u32, u32) {
     match (above, above % 3) {
-        (4, _) if V::LEAF == 16 => (4, 4),
+        (4, _) if V::REGISTERS == 32 => (4, 4),
         (..4, _) => (above, above),
+        (_, 0) if V::REGISTERS == 32 => (2, 4),
         (_, 0) => (3, 3),
-        (_, 1) if V::LEAF == 16 => (3, 4),
+        (_, 1) if V::REGISTERS == 32 => (3, 4),
         (_, rest) => (rest, 3),
     }
 }
 
-/// Coordinates in a leaf, and in the smallest transform that these kernels do. At least 64, so that no word of signs
-/// straddles the streams of the outermost pass.
-pub(super) const fn leaf_len<V: Vector>() -> usize {
-    let len = V::LEAF * V::LANES;
-    assert!(len >= 64 && len.is_power_of_two());
-    len
+/// Vectors in a leaf: as many as fill half of the registers, or 8, where `B` needs registers. A leaf has at least 64
+/// coordinates, so that no word of signs straddles the streams of the outermost pass.
+pub(super) const fn leaf_vectors<V: Vector, B: Between<V>>() -> usize {
+    match (B::TAKES, V::LANES < 8) {
+        (true, true) => 64 / V::LANES,
+        (true, false) => 8,
+        (false, _) => V::REGISTERS / 2,
+    }
+}
+
+/// Coordinates in a leaf, and in the smallest transform that these kernels do.
+pub(super) const fn leaf_len<V: Vector, B: Between<V>>() -> usize {
+    leaf_vectors::<V, B>() * V::LANES
 }
 
 /// The outermost pass of a forward transform, of 2^outer streams.
@@ -56,17 +65,32 @@ unsafe fn begin<V: Vector>(
     }
 }
 
+/// Where the result of an inverse transform goes.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub to: *mut f32,
+    /// `true` if it goes past the caches, in which it displaces nothing, and need not be read before it is written.
+    pub far: bool,
+}
+
 /// The outermost pass of an inverse transform.
 #[inline(always)]
-unsafe fn end<V: Vector>(outer: u32, x: *const f32, out: *mut f32, len: usize, signs: Signs, minus: V) {
+unsafe fn end<V: Vector, const TO: u8>(
+    outer: u32,
+    x: *const f32,
+    out: *mut f32,
+    len: usize,
+    signs: Signs,
+    minus: V,
+) {
     // SAFETY: passed on.
     unsafe {
         match outer {
-            0 => last_pass::<V, 1>(x, out, len, signs, minus),
-            1 => last_pass::<V, 2>(x, out, len, signs, minus),
-            2 => last_pass::<V, 4>(x, out, len, signs, minus),
-            3 => last_pass::<V, 8>(x, out, len, signs, minus),
-            _ => last_pass::<V, 16>(x, out, len, signs, minus),
+            0 => last_pass::<V, 1, TO>(x, out, len, signs, minus),
+            1 => last_pass::<V, 2, TO>(x, out, len, signs, minus),
+            2 => last_pass::<V, 4, TO>(x, out, len, signs, minus),
+            3 => last_pass::<V, 8, TO>(x, out, len, signs, minus),
+            _ => last_pass::<V, 16, TO>(x, out, len, signs, minus),
         }
     }
 }
@@ -95,16 +119,16 @@ unsafe fn innermost<V: Vector>(inner: u32, x: *mut f32, len: usize, descending: 
 /// `len` must be a power of two of at least [`leaf_len`], all pointers valid for `len` floats, and
 /// the caller must have V's features.
 #[inline(always)]
-pub(super) unsafe fn transform<V: Vector>(
+pub(super) unsafe fn transform<V: Vector, B: Between<V>>(
     source: Option<Source>,
     x: *mut f32,
-    target: Option<*mut f32>,
+    target: Option<Target>,
     len: usize,
     (scale, signs): (f32, Signs),
     next: [&[f32]; 2],
-    mut between: impl Between<V>,
+    mut between: B,
 ) {
-    let leaf_len = leaf_len::<V>();
+    let leaf_len = leaf_len::<V, B>();
     let (outer, inner) = radices::<V>((len / leaf_len).ilog2());
     let block = len >> outer;
     // Small transforms have no passes between the outermost and the leaves.
@@ -117,8 +141,11 @@ pub(super) unsafe fn transform<V: Vector>(
         if let Some(source) = source {
             begin(outer, source, x, len, scale, signs, minus);
         }
-        // What the last pass writes is in no cache, and is to be.
-        let to_fetch = target.filter(|&out| !std::ptr::eq(out, x));
+        // A vector past the caches must be aligned.
+        let apart = target.map(|Target { to, far }| (to, far && to.addr().is_multiple_of(size_of::<V>())));
+        let apart = apart.filter(|&(to, _)| !std::ptr::eq(to, x));
+        // What the last pass writes to the caches is in none, and is to be.
+        let to_fetch = apart.filter(|&(_, far)| !far).map(|(to, _)| to);
         let mut at = 0;
         while at < len {
             let then = at + group;
@@ -157,8 +184,14 @@ pub(super) unsafe fn transform<V: Vector>(
             }
             at = then;
         }
-        if let Some(out) = target {
-            end(outer, x, out, len, signs, minus);
+        match (target, apart) {
+            (None, _) => {}
+            (_, Some((out, true))) => {
+                end::<V, FAR>(outer, x, out, len, signs, minus);
+                prefetch::fence();
+            }
+            (_, Some((out, false))) => end::<V, APART>(outer, x, out, len, signs, minus),
+            (Some(_), None) => end::<V, IN_PLACE>(outer, x, x, len, signs, minus),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Passes of the Hadamard transform over a block: some stages at a time, in registers.
 
+use super::hadamard::leaf_vectors;
+use crate::arch::prefetch;
 use crate::arch::vector::Vector;
 use crate::signs::Signs;
 
@@ -160,6 +162,7 @@ pub(super) unsafe fn first_pass<V: Vector, const R: usize>(
                 let mut a = [scale; R];
                 for j in 0..R {
                     let at = j * stride + c;
+                    prefetch::to_write(x.wrapping_add(at));
                     let v = match source {
                         Source::One(p) => V::load(p.add(at)),
                         Source::Sum(p, q) => V::load(p.add(at)).add(V::load(q.add(at))),
@@ -177,10 +180,15 @@ pub(super) unsafe fn first_pass<V: Vector, const R: usize>(
     }
 }
 
+/// How the last pass writes: to where it reads, elsewhere, or elsewhere past the caches.
+pub(super) const IN_PLACE: u8 = 0;
+pub(super) const APART: u8 = 1;
+pub(super) const FAR: u8 = 2;
+
 /// The last log2(R) stages of an inverse transform of `len` floats, then the signs, written to
-/// `out`, which may be `x`. (Words of signs as they are needed: nothing waits for them here.)
+/// `out`, in the way `TO`. (Words of signs as they are needed: nothing waits for them here.)
 #[inline(always)]
-pub(super) unsafe fn last_pass<V: Vector, const R: usize>(
+pub(super) unsafe fn last_pass<V: Vector, const R: usize, const TO: u8>(
     x: *const f32,
     out: *mut f32,
     len: usize,
@@ -202,10 +210,14 @@ pub(super) unsafe fn last_pass<V: Vector, const R: usize>(
                 let mut a = [minus; R];
                 for j in 0..R {
                     a[j] = V::load(x.add(j * stride + c + part));
+                    if TO == APART {
+                        prefetch::to_write(out.wrapping_add(j * stride + c + part));
+                    }
                 }
                 stages(&mut a, false, minus);
                 for j in 0..R {
-                    a[j].flip(&words[j], part).store(out.add(j * stride + c + part));
+                    let (v, to) = (a[j].flip(&words[j], part), out.add(j * stride + c + part));
+                    if TO == FAR { v.stream(to) } else { v.store(to) }
                 }
             }
             part += V::LANES;
@@ -292,7 +304,7 @@ pub(super) unsafe fn leaf<V: Vector, B: Between<V>>(
 ) {
     // SAFETY: passed on.
     unsafe {
-        match V::LEAF {
+        match leaf_vectors::<V, B>() {
             8 => leaf_of::<V, 8, B>(x, at, parts, scale, minus, between),
             _ => leaf_of::<V, 16, B>(x, at, parts, scale, minus, between),
         }

@@ -65,11 +65,11 @@ unsafe fn round<V: Vector, const KIND: u8>(c: &Constants<V>, q: V, draw: V) -> (
         if KIND == COMPLETE {
             // Slope 1, and start 1 − T[z], which is exact; at the last index the sum is 1, which no draw is below.
             let threshold = q.add(V::splat(1.0).sub(V::floats(cell)));
-            let index = V::round_up(cell, draw, threshold);
+            let index = V::round_up(&c.cells, cell, draw, threshold);
             return (index, V::floats(index).mul(c.step).add(c.lo));
         }
         let (lower, slope, start) = V::look_up::<KIND>(&c.cells, cell);
-        let index = V::round_up(lower, draw, q.mul_add(slope, start));
+        let index = V::round_up(&c.cells, lower, draw, q.mul_add(slope, start));
         (index, V::value(&c.cells, index))
     }
 }
@@ -93,7 +93,7 @@ unsafe fn half<V: Vector, const R: usize, const KIND: u8, const FIRST: usize, co
             draws[vectors + i] = V::draws::<SECOND>(words[i]);
         }
         for i in 0..2 * vectors {
-            q[i] = x[from + i].mul_add(c.scale, c.bias).clamp(c.end);
+            q[i] = x[from + i].mul_add(c.scale, c.bias).clamp::<KIND>(c.end);
         }
         let half;
         if KIND == SMALL && V::BY_BYTES {
@@ -118,27 +118,34 @@ unsafe fn half<V: Vector, const R: usize, const KIND: u8, const FIRST: usize, co
     }
 }
 
-/// Indices of a group, the vectors of `x` from number `from` on, which become the residual if that is wanted. `at` is the
-/// number + k0 of the group's first words.
+/// The words of a group. `at` is the number + k0 of the first ones, and then that of the next group's.
+#[inline(always)]
+pub(super) unsafe fn words<V: Vector>(c: &Constants<V>, at: &mut V::Bits) -> Quarter<V> {
+    // SAFETY: the caller has V's features.
+    unsafe {
+        let mut words = [*at; 4];
+        for i in 0..GROUP / 4 / V::LANES {
+            words[i] = V::words(*at, c.k1, c.stratum);
+            *at = V::add_bits(*at, V::splat_bits(V::LANES as u32));
+        }
+        words
+    }
+}
+
+/// Indices of a group, the vectors of `x` from number `from` on, which become the residual if that is wanted.
 #[inline(always)]
 pub(super) unsafe fn group<V: Vector, const R: usize, const KIND: u8>(
     c: &Constants<V>,
     x: &mut [V; R],
     from: usize,
-    at: &mut V::Bits,
+    words: &Quarter<V>,
     residual: bool,
 ) -> [V::Half; 2] {
     // SAFETY: the caller has V's features.
     unsafe {
-        let lanes = V::splat_bits(V::LANES as u32);
-        let mut words = [*at; 4];
-        for i in 0..GROUP / 4 / V::LANES {
-            words[i] = V::words(*at, c.k1, c.stratum);
-            *at = V::add_bits(*at, lanes);
-        }
         [
-            half::<V, R, KIND, 0, 1>(c, x, from, &words, residual),
-            half::<V, R, KIND, 2, 3>(c, x, from + GROUP / 2 / V::LANES, &words, residual),
+            half::<V, R, KIND, 0, 1>(c, x, from, words, residual),
+            half::<V, R, KIND, 2, 3>(c, x, from + GROUP / 2 / V::LANES, words, residual),
         ]
     }
 }
@@ -159,7 +166,7 @@ unsafe fn groups<V: Vector, const KIND: u8, const PACKED: bool>(
             for i in 0..GROUP / V::LANES {
                 a[i] = V::load(x.add(i * V::LANES));
             }
-            let halves = group::<V, 16, KIND>(c, &mut a, 0, &mut at, true);
+            let halves = group::<V, 16, KIND>(c, &mut a, 0, &words::<V>(c, &mut at), true);
             for i in 0..GROUP / V::LANES {
                 a[i].store(x.add(i * V::LANES));
             }

@@ -1,7 +1,7 @@
 //! A call under way.
 
 use super::buffer_pool::BufferPool;
-use super::cut::cut;
+use super::cut::{FAR, cut};
 use super::group::{Out, PartitionGroup};
 use crate::engine::compressor::{Compressor, Measured};
 use crate::engine::loan::{Bytes, Sums};
@@ -90,7 +90,7 @@ impl Active {
                 }
             };
             let group = groups.len() as u32 - 1;
-            parts.push(Measured { part, group, start, choice, norm: 0, left_out: false });
+            parts.push(Measured { part, group, start, choice, norm: 0, left_out: false, far: length >= FAR });
         }
         Active {
             ticket: 0,

@@ -10,6 +10,9 @@ use thc_protocol::wire::Choice;
 /// or of a larger partition's size.
 pub(in crate::engine) const GROUP: usize = 1 << 16;
 
+/// Coordinates from which on a tensor is larger than the caches of a core.
+pub(super) const FAR: usize = 1 << 22;
+
 /// RESULTs that a kernel takes in one piece at most: 64 KiB with its headers.
 const RESULTS: usize = 62;
 

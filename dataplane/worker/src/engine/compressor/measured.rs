@@ -16,6 +16,8 @@ pub(in crate::engine) struct Measured {
     pub norm: u32,
     /// True if the other workers went on without it: then all of it stays in the error feedback.
     pub left_out: bool,
+    /// `true` if its tensor is larger than caches.
+    pub far: bool,
 }
 
 impl Measured {

@@ -205,6 +205,7 @@ impl Compressor {
             rounding: self.roundings.rounding(call, at.part.index),
             range: Compressor::range(coder, at),
             next: [&[]; 2],
+            far: at.far,
         })
     }
 
@@ -228,9 +229,6 @@ impl Compressor {
 
     /// Rotates a partition and its error feedback into `work`, which needs no norm. [`Self::quantize`] and
     /// [`Self::feed_back`] do the rest of [`Self::compress`].
-    ///
-    /// # Errors
-    /// None with memory of the right length.
     pub fn rotate(
         &self,
         (call, at): (u64, &Measured),
@@ -261,9 +259,6 @@ impl Compressor {
 
     /// Adds the values of a DATA payload to the packet's residual `x`, which then has the packet's rotated coordinates, up to
     /// rounding errors.
-    ///
-    /// # Errors
-    /// As [`Self::compress`].
     pub fn add_sent(&self, at: &Measured, payload: &[u8], x: &mut [f32]) -> Result<(), CodecError> {
         let coder = self.coder_of(at)?;
         let (mut sums, mut sent) = ([0; PACKET], [0.0; PACKET]);
@@ -278,9 +273,6 @@ impl Compressor {
     }
 
     /// Turns the residual in the rotated domain into error feedback.
-    ///
-    /// # Errors
-    /// None with memory of the right length.
     pub fn feed_back(
         &self,
         (call, at): (u64, &Measured),
@@ -292,7 +284,7 @@ impl Compressor {
 
     /// Turns the results of a partition into its mean. `counts` has the number of workers in the sums of each
     /// packet, 0 if they are lost; `sums` has the sums, packet by packet. `work` is memory for the partition,
-    /// used if it is padded; `next` is where the next one's mean goes, if known.
+    /// needed if it is padded or far; `next` is where the next one's mean goes, if known.
     ///
     /// # Errors
     /// If the norm gives no range.
@@ -351,11 +343,12 @@ impl Compressor {
         (call, at): (u64, &Measured),
         held: &Held,
         next: &[f32],
+        work: &mut [f32],
         out: &mut [f32],
     ) -> Result<(), CodecError> {
         let block = Block { next: [next, &[]], ..self.block(call, at)? };
         let wide = self.coder_of(at)?.form.lane() == Lane::Bits16;
-        block.decompress_packets(held.sums(), held.layout, wide, held.count.into(), out)
+        block.decompress_packets(held.sums(), held.layout, wide, held.count.into(), work, out)
     }
 
     /// s of P5: the power of two by which coordinates are multiplied, from the maximum's f32 bits.
@@ -428,7 +421,7 @@ mod tests {
 
     fn measurement(padded: usize, norm: u32) -> Measured {
         let part = Partition { index: 0, offset: 0, len: padded, padded };
-        Measured { part, group: 0, start: 0, choice: Choice::Table(TABLE), norm, left_out: false }
+        Measured { part, group: 0, start: 0, choice: Choice::Table(TABLE), norm, left_out: false, far: false }
     }
 
     #[test]
