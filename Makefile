@@ -148,6 +148,7 @@ p4: ## Compile the switch programs with p4c and note the hashes of their sources
 	    echo '    build instructions: https://github.com/p4lang/p4c#installing-packaged-versions-of-p4c),' >&2; \
 	    echo '    or use its container p4lang/p4c; p4/build keeps what was compiled last.' >&2; exit 1; }
 	cd p4 && p4c-bm2-ss --std p4-16 --p4runtime-files build/thc.p4info.txtpb,build/thc.p4info.bin -o build/thc.json v1model/thc.p4
+	@sed -i 's/^ *//' p4/build/thc.json # six bytes in seven are indentation, and programs have this file in them
 	@cd p4 && LC_ALL=C sha256sum shared/*.p4 v1model/*.p4 build/thc.json build/thc.p4info.txtpb >build/sources.sha256
 	@echo 'p4: p4/build/thc.json and thc.p4info.txtpb are up to date'
 	@if command -v p4c-barefoot >/dev/null; then $(MAKE) --no-print-directory p4-tofino; else \

@@ -217,6 +217,25 @@ def test_a_wrong_environment(monkeypatch: pytest.MonkeyPatch, variables: dict[st
         thc.Group.from_env()
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "says"), [("THC_THREADS", "0", "threads is 0"), ("THC_TIMEOUT", "abc", "timeout = .abc"), ("THC_METHOD", "best", "best")]
+)
+def test_the_environment_counts_where_ranks_run_the_server(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, says: str) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(thc.ConfigError, match=says):
+        thc.Group.local(0, 1, store=Store())
+
+
+def test_a_variable_that_nothing_reads_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    from thc import environment
+
+    environment._warn_of_misspelt.cache_clear()
+    for name in ("THC_THREDS", "THC_TEST_TORCH", "THC_WORKER"):
+        monkeypatch.setenv(name, "2")
+    environment.variables()
+    assert [record.getMessage() for record in caplog.records] == ["nothing reads the variable THC_THREDS; THC_THREADS is similar"]
+
+
 def test_a_server_inside_rank_0_under_torchruns_environment() -> None:
     # torchrun's own port is TCP; the server takes UDP of the same number.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -79,6 +79,7 @@ model.zero_grad()
 model(torch.full((1, 300), float("inf"))).sum().backward()
 assert hook.skipped and hook.steps == 4 and not hook.fallback_active and not servers and hook.group.server is None
 hook.load_state_dict(hook.state_dict())
+assert repr(hook) == "<thc.torch.Hook of <thc.torch, one rank alone>>", hook
 print(hook.group.stats().calls, hook.device)
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import socket
 import urllib.error
@@ -48,6 +49,9 @@ def test_prometheus_hears_of_it() -> None:
             metrics.close()
         stats = group.stats()
     assert "steps computed 0.80 s and waited for gradients 0.20 s" in stats.summary(2)
+    assert "ring all-reduce" not in stats.summary(1)
+    of_much = dataclasses.replace(stats, coordinates=1_000_000, bytes_up=550_000, bytes_down=1_050_000).summary(2)
+    assert "of f32 moves 8.0 MB: 6.4 MB saved (80 %)" in of_much and "of bf16 moves 4.0 MB: 2.4 MB saved (60 %)" in of_much
     for line in ("thc_training_steps_total{%s} 1", "thc_training_computing_seconds_total{%s} 0.8", "thc_training_waited_seconds_total{%s} 0.2"):
         assert line % 'thc_job="1",worker="0"' in text, text
     # Whatever the library counts, under its names.

@@ -60,6 +60,13 @@ def scripts() -> dict[str, list[str]]:
     return found
 
 
+def shown(name: str) -> list[str]:
+    """The lines that the page shows as printed by a script, but for those with numbers, which are others each time."""
+    blocks = (text for names, fails, _, language, text in BLOCK.findall(PAGE.read_text()) if language == "console" and not fails and name in names.split())
+    lines = (line for text in blocks for line in text.splitlines() if not line.startswith("$ "))
+    return [" ".join(line.split()) for line in lines if not re.search(r"\d", line)]
+
+
 @pytest.mark.parametrize("name", sorted(scripts()))
 def test_its_commands_do_what_it_says(name: str, tmp_path: Path) -> None:
     if os.geteuid() != 0 or not all(shutil.which(tool) for tool in ("unshare", "ip", "ss", "openssl")):
@@ -74,6 +81,8 @@ def test_its_commands_do_what_it_says(name: str, tmp_path: Path) -> None:
         env=os.environ | {"PATH": f"{programs.parent}:{os.environ['PATH']}", "NO_COLOR": "1", "HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+    printed = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert not [line for line in shown(name) if line not in printed], done.stdout
     if name == "first":
         # What the page shows, but for numbers that are others each time.
         for part in ("connected", "job train, number 1, created ", "1: b=4 g=122 p=0.006324", "expected NMSE", "256 for gradients, 256 for norms", "running"):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
 import json
+import logging
 import os
 from typing import Any
 
@@ -13,6 +16,7 @@ from thc.errors import ConfigError
 _NUMBERS = "job worker seed threads recv_buffer send_buffer inject_seed".split()
 _TIMES = "join_timeout timeout patience min_rto".split()
 _TEXTS = "ps cookie method bind inject io controller_ca controller_cert controller_key".split()
+_OTHERS = "config dpdk address port log".split()
 
 
 def _integer(name: str, text: str) -> int:
@@ -39,9 +43,14 @@ def is_configured() -> bool:
 
 def keys() -> dict[str, Any]:
     """The keys that ``THC_CONFIG`` and the variables after option names give."""
+    path = os.environ.get("THC_CONFIG")
+    return (json.loads(_native.read_config(path)) if path else {}) | variables()
+
+
+def variables() -> dict[str, Any]:
+    """The keys that the variables after option names give."""
+    _warn_of_misspelt()
     found: dict[str, Any] = {}
-    if path := os.environ.get("THC_CONFIG"):
-        found.update(json.loads(_native.read_config(path)))
     for key in (*_NUMBERS, *_TIMES, *_TEXTS):
         name = f"THC_{key.upper()}"
         text = os.environ.get(name)
@@ -56,6 +65,15 @@ def keys() -> dict[str, Any]:
     if text := os.environ.get("THC_DPDK"):
         found["dpdk"] = _section("THC_DPDK", text)
     return found
+
+
+@functools.cache
+def _warn_of_misspelt() -> None:
+    """Names each variable that nothing reads and that is similar to one that is read, once."""
+    known = [f"THC_{key.upper()}" for key in (*_NUMBERS, *_TIMES, *_TEXTS, *_OTHERS)]
+    for name in os.environ:
+        if name.startswith("THC_") and name not in known and (similar := difflib.get_close_matches(name, known, 1, 0.85)):
+            logging.getLogger("thc").warning("nothing reads the variable %s; %s is similar", name, similar[0])
 
 
 def fill_worker(found: dict[str, Any], ps: str) -> None:
@@ -79,6 +97,9 @@ def world_size() -> int | None:
 
 
 def threads() -> int | None:
-    """Threads that compute by default, the caller's among them, where torchrun has started several ranks on this host (``LOCAL_WORLD_SIZE``): they
-    divide its cores, unless each is bound to cores of its own. Nothing if there is one alone, which takes the library's default."""
+    """Threads that compute by default, the caller's among them: ``THC_THREADS``; or, where torchrun has started several ranks on this host
+    (``LOCAL_WORLD_SIZE``), their part of its cores, unless each is bound to cores of its own. Nothing if there is one alone, which takes the
+    library's default."""
+    if "THC_THREADS" in os.environ:
+        return _integer("THC_THREADS", os.environ["THC_THREADS"])
     return threads_by_count(number("LOCAL_WORLD_SIZE", None, 1))

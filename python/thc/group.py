@@ -141,8 +141,13 @@ class Group(BaseGroup):
           the others are; on the UDP port of the number ``MASTER_PORT`` (the next one for each
           further group of the process), with a cookie made of these and torchrun's run id.
 
-        ``seed``, ``method`` and ``threads`` are as for :class:`Group`; the job gets the method, too. Closing the group stops the server once all have left.
+        ``seed``, ``method`` and ``threads`` are as for :class:`Group`; the job gets the method, too. What is left out is taken from the environment, as
+        by :meth:`from_env`. Closing the group stops the server once all have left.
         """
+        told = {key: value for key, value in environment.variables().items() if key != "ps"}
+        seed = told.get("seed") if seed is None else seed
+        method = told.get("method") if method is None else method
+        join = join.filled(told)
         if join.io == "dpdk" and join.address is None:
             raise ConfigError(
                 'io = "dpdk", but the ranks\' own parameter server listens on kernel UDP: start a thc-ps and name it '

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from thc.errors import ConfigError
@@ -89,3 +89,7 @@ class Join(OptionSet):
     def own_server(self) -> list[str]:
         """The fields of :data:`OWN_SERVER` that are given: then the workers run a server themselves, whatever the environment names."""
         return [name for name in OWN_SERVER if getattr(self, name) is not None]
+
+    def filled(self, told: Mapping[str, Any]) -> Join:
+        """The same, with what is told for fields that are ``None``."""
+        return replace(self, **{each.name: told[each.name] for each in fields(self) if each.name in told and getattr(self, each.name) is None})

@@ -91,11 +91,12 @@ class Stats:
 
     def summary(self, workers: int) -> str:
         """All that matters, in a few lines for people."""
-        saved = self.saved_bytes(workers)
-        ring = saved + self.bytes
-        compared = ""
-        if ring > 0:
-            compared = f"; a ring all-reduce of f32 moves {ring / 1e6:.1f} MB: {saved / 1e6:.1f} MB saved ({100 * saved / ring:.0f} %)"
+        ring = self.saved_bytes(workers) + self.bytes
+        rings = [("of f32", ring), ("of bf16", ring / 2)] if ring > 0 else []
+        compared = "".join(
+            f"\n  a ring all-reduce {of} moves {moved / 1e6:.1f} MB: {(moved - self.bytes) / 1e6:.1f} MB saved ({100 - 100 * self.bytes / moved:.0f} %)"
+            for of, moved in rings
+        )
         return (
             f"THC: {self.calls} calls, {self.coordinates / 1e6:.2f} M coordinates, {self.failed} failed\n"
             f"  moved here {self.bytes / 1e6:.1f} MB (up {self.bytes_up / 1e6:.1f}, down {self.bytes_down / 1e6:.1f}){compared}\n"

@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use thc_tests::{COOKIE, Host, Network, Ps, WorkerProcess, binary, free_port, run};
 
@@ -66,6 +67,25 @@ fn a_session_that_runs_is_not_disturbed() {
     for end in workers.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(0), "{end:?}");
     }
+}
+
+/// It ends when the server is there, and when nobody reads its reports.
+#[test]
+fn doctor_watches_until_nothing_is_wrong() {
+    let addr = format!("127.0.0.1:{}", free_port());
+    let watch = |stdout: Stdio| {
+        let mut command = Command::new(binary("thc-worker"));
+        command.args(["doctor", "--watch", "--patience", "100ms", "--cookie", COOKIE, "--ps", &addr]);
+        command.stdout(stdout).spawn().unwrap()
+    };
+    let closed = || std::io::pipe().unwrap().1.into();
+    assert_eq!(watch(closed()).wait().unwrap().code(), Some(0));
+    let mut doctor = watch(Stdio::piped());
+    let mut reports = BufReader::new(doctor.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(reports.any(|line| line.starts_with("1 thing wrong")));
+    let _ps = Ps::start_on(None, addr.parse().unwrap(), 1, &[]);
+    assert!(reports.any(|line| line.contains("A run will work")));
+    assert_eq!(doctor.wait().unwrap().code(), Some(0));
 }
 
 #[test]

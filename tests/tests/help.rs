@@ -101,10 +101,19 @@ fn no_line_is_wider_than_a_terminal_and_all_examples_parse() {
 
 #[test]
 fn short_help_is_short() {
-    for program in ["thc-controller", "thc-model", "thc-ps", "thc-worker"] {
+    for (program, about) in [
+        ("thc", "Compressed all-reduce for training"),
+        ("thc-controller", "Create and watch THC jobs"),
+        ("thc-model", "THC model server"),
+        ("thc-ps", "THC software parameter server"),
+        ("thc-worker", "Average tensors"),
+    ] {
         let output = command(program, &["-h".to_owned()]).output().unwrap();
         let page = text(&output.stdout);
         assert!(page.lines().count() <= 40 && page.contains("--help shows all"), "{program}: {page}");
+        // An option or a command has one line.
+        let continues = |line: &str| line.starts_with("          ") && !line.trim().starts_with("--");
+        assert!(page.starts_with(about) && !page.lines().any(continues), "{program}: {page}");
     }
 }
 
@@ -136,29 +145,4 @@ fn output_whose_reader_has_gone_is_no_failure() {
         let status = command(&words[0], &words[1..]).stdout(closed()).stderr(closed()).status().unwrap();
         assert_eq!(status.code(), usual, "{line}: {status}");
     }
-}
-
-/// The commands of the README, with fewer coordinates, on a loopback interface of their own, whose port 9000 is free.
-#[test]
-fn first_steps_of_the_readme_work_as_printed() {
-    let readme = include_str!("../../README.md");
-    let (_, steps) = readme.split_once("## First steps by hand").unwrap();
-    let (block, _) = steps.split_once("```sh\n").unwrap().1.split_once("```").unwrap();
-    let others = ["cargo build --release", "cd target/release", "./thc bench local"];
-    let commands: Vec<&str> = block.lines().filter(|line| !others.contains(line)).collect();
-    let script =
-        format!("ip link set lo up || exit 77\n{}\nwait", commands.join("\n").replace("16Mi", "64Ki"));
-    let mut command = Command::new("unshare");
-    command.args(["-rn", "bash", "-c", &script]).current_dir(thc_tests::built_in()).stdin(Stdio::null());
-    let output = command.output().unwrap();
-    let (said, errors) = (text(&output.stdout), text(&output.stderr));
-    if output.status.code() == Some(77) || errors.contains("unshare failed") {
-        println!("not run: no network namespace: {errors}");
-        return;
-    }
-    for worker in [0, 1] {
-        let line = format!("worker {worker}: 65536 coordinates averaged over 2 workers, 10 times");
-        assert!(said.contains(&line), "{line}: {said}{errors}");
-    }
-    assert!(said.contains("ready 127.0.0.1:9000") && said.contains("job 1"), "{said}{errors}");
 }

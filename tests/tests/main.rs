@@ -22,6 +22,7 @@ mod monitoring;
 mod namespaces;
 mod output;
 mod p4_build;
+mod pages;
 mod processes;
 mod python_worker;
 mod racks;

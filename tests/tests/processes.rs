@@ -174,7 +174,7 @@ fn a_killed_worker_is_known_within_five_seconds() {
     let killed = Instant::now();
     for end in workers.into_iter().map(WorkerProcess::finish) {
         assert_eq!(end.code, Some(1), "{end:?}");
-        assert!(end.last_error().contains("worker 1 left or ended before all-reduce #"), "{end:?}");
+        assert!(end.last_error().contains("worker 1 left or ended after "), "{end:?}");
     }
     let took = killed.elapsed();
     assert!(took < Duration::from_secs(5), "{took:?}");
@@ -201,7 +201,7 @@ fn a_worker_that_a_signal_ends_leaves() {
         assert_eq!(end.out.contains("coordinates averaged over 3 workers"), is_any, "{end:?}");
         for end in workers.into_iter().map(WorkerProcess::finish) {
             assert_eq!(end.code, Some(1), "{end:?}");
-            assert!(end.last_error().contains("worker 1 left or ended before all-reduce #"), "{end:?}");
+            assert!(end.last_error().contains("worker 1 left or ended after "), "{end:?}");
         }
         // Not by the word of its host, as of a worker that is killed.
         assert!(ps.log().contains("worker 1 has left"), "{}", ps.log());
@@ -235,7 +235,7 @@ fn a_worker_that_is_done_leaves() {
     let (short, long) = (start(0, "2"), start(1, "3"));
     let (short, long) = (short.finish(), long.finish());
     assert_eq!((short.code, long.code), (Some(0), Some(1)), "{short:?} {long:?}");
-    assert!(long.last_error().contains("worker 0 left or ended before all-reduce #2"), "{long:?}");
+    assert!(long.last_error().contains("worker 0 left or ended after 2 of 3 all-reduces"), "{long:?}");
     assert!(ps.log().contains("worker 0 has left"), "{}", ps.log());
 }
 

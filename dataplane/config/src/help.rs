@@ -150,16 +150,22 @@ fn shorten(command: Command, short: &[&str]) -> Command {
         .max_term_width(WIDTH)
 }
 
+/// The longest default that leaves an option of the short help on one line.
+const SHORT_DEFAULT: usize = 40;
+
 fn shorten_option(arg: Arg, short: &[&str]) -> Arg {
     if !short.contains(&arg.get_id().as_str()) {
         return arg.hide_short_help(true);
     }
     let text = arg.get_help().map(ToString::to_string).unwrap_or_default();
     let long = arg.get_long_help().map_or_else(|| text.clone(), ToString::to_string);
+    let variable = arg.get_env().map(|name| format!(" [env: {}]", name.to_string_lossy()));
+    let long = long + &variable.unwrap_or_default();
     let (all, default) = text.split_at(text.rfind(" [default").unwrap_or(text.len()));
+    let default = if default.len() > SHORT_DEFAULT { "" } else { default };
     let first = |clause, end| str::split(clause, end).next().unwrap_or(clause);
-    let help = [";", ". ", ", such", ": "].iter().fold(all, |clause, end| first(clause, *end));
-    arg.help(format!("{help}{default}")).long_help(long)
+    let help = [";", ". ", ", such", ", or ", ": "].iter().fold(all, |clause, end| first(clause, *end));
+    arg.help(format!("{help}{default}")).long_help(long).hide_env(true)
 }
 
 #[cfg(test)]

@@ -30,16 +30,23 @@ fn has_colours() -> bool {
 /// # Errors
 /// Other failures, such as a full disk.
 pub fn print(lines: impl Display) -> io::Result<()> {
+    print_and_ask(lines).map(drop)
+}
+
+/// Prints as [`print`] does, and returns whether there still is a reader.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_and_ask(lines: impl Display) -> io::Result<bool> {
     let mut text = lines.to_string();
     if !text.ends_with('\n') {
         text.push('\n');
     }
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(io::Error::new(error.kind(), format!("cannot write to standard output: {error}")))
-        }
-        _ => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))),
+        Ok(()) => Ok(true),
     }
 }
 

@@ -135,7 +135,12 @@ impl Flags {
     /// Reads the command line: the flags, and a server's configuration among the matches.
     pub fn read() -> Result<(Self, ArgMatches), Stop> {
         let command = ModelServerConfig::augment_args_for_update(Self::command());
-        let matches = help::read(ModelJobConfig::augment_args_for_update(command), &SHORT)?;
+        let mut command = ModelJobConfig::augment_args_for_update(command);
+        // What was added has brought descriptions of its own.
+        if let Some(about) = Self::command().get_about() {
+            command = command.about(about.clone());
+        }
+        let matches = help::read(command, &SHORT)?;
         Ok((Self::from_arg_matches(&matches)?, matches))
     }
 

@@ -84,8 +84,7 @@ pub struct Flags {
 }
 
 /// The options that `-h` shows.
-const SHORT: [&str; 10] =
-    ["config", "listen", "job", "workers", "cookie", "bits", "shards", "racks", "io", "json"];
+const SHORT: [&str; 9] = ["config", "listen", "job", "workers", "cookie", "bits", "shards", "racks", "json"];
 
 impl Flags {
     /// Reads the command line.

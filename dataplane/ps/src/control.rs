@@ -20,6 +20,7 @@ use crate::rows::{RowChange, StaticRows};
 use crate::shards::Shards;
 use crate::state::{ServerState, SessionView};
 use thc_config::job::cookie;
+use thc_config::values::plural;
 
 /// The period in which the thread checks which workers live, and whether the server stops.
 const TICK: Duration = Duration::from_millis(50);
@@ -54,6 +55,8 @@ struct Lines {
     /// When the allowance is whole again.
     whole: Duration,
     left_out: u64,
+    /// Refusals that were logged within [`LINE_EVERY`].
+    refusals: Vec<((JobId, WorkerId), Duration)>,
 }
 
 impl Lines {
@@ -72,6 +75,17 @@ impl Lines {
             self.left_out = 0;
         }
         true
+    }
+
+    /// The same for a refusal of this worker, which asks again and again.
+    fn allow_refusal(&mut self, now: Duration, worker: (JobId, WorkerId)) -> bool {
+        self.refusals.retain(|(_, at)| now.saturating_sub(*at) < LINE_EVERY);
+        let is_new = self.refusals.iter().all(|(logged, _)| *logged != worker);
+        let is_allowed = is_new && self.allow(now);
+        if is_allowed {
+            self.refusals.push((worker, now));
+        }
+        is_allowed
     }
 }
 
@@ -230,7 +244,8 @@ impl Control {
                     self.write(self.rows.session(self.index(job), begun as u32, &config, &members));
                 if followed {
                     if self.lines.allow(now) {
-                        tracing::info!("job {job}: session {what}, {workers} workers");
+                        let workers = plural(workers.into(), "worker");
+                        tracing::info!("job {job}: session {what}, {workers}");
                     }
                     self.views.entry(job).or_default().begun = begun;
                 }
@@ -284,9 +299,9 @@ impl Control {
         {
             let before = self.shared.control.refused.fetch_add(1, Ordering::Relaxed);
             // Anybody can make this happen, so it must not fill the log.
-            if self.lines.allow(now) {
+            if self.lines.allow_refusal(now, (header.job, refused.worker)) {
                 tracing::warn!(
-                    "job {}: refused worker {} at {to}: {} ({} refusals so far)",
+                    "job {}: refused worker {} at {to}: {} (refusal {})",
                     header.job,
                     refused.worker,
                     refused.reason,
@@ -343,5 +358,16 @@ mod tests {
         let shown = (0..30_000).filter(|ms| lines.allow(Duration::from_millis(*ms))).count();
         assert!((129..=131).contains(&shown), "{shown}");
         assert!(lines.left_out > 0);
+    }
+
+    #[test]
+    fn a_worker_that_is_refused_again_and_again_has_a_line_a_second() {
+        let mut lines = Lines::default();
+        let mut shown = |worker| {
+            let allowed =
+                |ms: &u64| lines.allow_refusal(Duration::from_millis(*ms), (JobId(1), WorkerId(worker)));
+            (0..3000).filter(allowed).count()
+        };
+        assert_eq!((shown(0), shown(1)), (3, 3));
     }
 }

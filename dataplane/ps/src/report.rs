@@ -9,7 +9,8 @@ use thc_protocol::aggregator::Event;
 use thc_protocol::wire::Form;
 
 use crate::stats::{ServerStats, WorkerStats};
-use thc_config::{job::JobSetup, server::ServerConfig, values::Fraction};
+use thc_config::values::{Fraction, plural};
+use thc_config::{job::JobSetup, server::ServerConfig};
 
 /// The line that a server prints when it starts: "thc-ps listening on …, job 1: 4 workers, …". With several
 /// shards, the last one's port follows the first.
@@ -32,9 +33,9 @@ fn describe(job: &JobSetup) -> String {
     let (config, welcome) = (&job.config, &job.welcome);
     let first = welcome.tables.first();
     let mut text = format!(
-        "job {}: {} workers, b={} g={} p={}, {} slots, ",
+        "job {}: {}, b={} g={} p={}, {} slots, ",
         config.job,
-        config.workers,
+        plural(config.workers.into(), "worker"),
         first.bits,
         first.granularity,
         // Six digits, since the search for tables returns fractions with noise in the others.
@@ -79,8 +80,13 @@ pub fn table(stats: &ServerStats) -> String {
     for job in &stats.jobs {
         let _ = writeln!(
             text,
-            "job {}: {} workers, sessions {}, results {}, resent {}, nudges {}",
-            job.job, job.workers, job.sessions, job.results, job.resent, job.nudges
+            "job {}: {}, sessions {}, results {}, resent {}, nudges {}",
+            job.job,
+            plural(job.workers.into(), "worker"),
+            job.sessions,
+            job.results,
+            job.resent,
+            job.nudges
         );
         let _ = write!(text, "{:>8} {:>12} {:>10}", "worker", "packets", "bytes");
         for event in Event::ALL {
@@ -107,7 +113,9 @@ pub fn table(stats: &ServerStats) -> String {
     );
     let c = &stats.control;
     let _ = writeln!(text, "control: {} packets, {} dropped, {} refused", c.packets, c.dropped, c.refused);
-    let _ = writeln!(text, "memory: {} of jobs", ByteSize::b(stats.memory).display());
+    if stats.memory > 0 {
+        let _ = writeln!(text, "memory: {} of jobs", ByteSize::b(stats.memory).display());
+    }
     let drops = reasons(&stats.drops);
     if !drops.is_empty() {
         let _ = writeln!(text, "dropped, of no job: {drops}");

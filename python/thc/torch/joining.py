@@ -114,12 +114,12 @@ def _join_server(process_group: Any, compression: Compression, join: Join, furth
     key = (rank, further, join.ps, join.job)
     if named and (found := _named.get(key)) is not None and not found.closed:
         return found
-    told = environment.keys() if named else {}
+    told = environment.keys() if named else environment.variables()
     if join.patience is None and "patience" not in told:
         # A rank that is late holds up a collective of the process group as long.
         join = dataclasses.replace(join, patience=time_out(process_group).total_seconds())
     threads = threads_of(process_group)
-    own: dict[str, Any] = {"seed": compression.seed, "threads": compression.threads or told.get("threads") or threads}
+    own: dict[str, Any] = {"seed": compression.seed, "threads": compression.threads or told.get("threads", threads)}
     own["method"] = None if compression.method == "default" else compression.method
     own = {name: value for name, value in own.items() if value is not None}
     server = {**compression.server_keys(), **(join.server or {})}

@@ -47,19 +47,19 @@ struct Cli {
 enum Subcommands {
     /// Train a small language model through THC and compare with exact averaging
     Demo(DemoArgs),
-    /// Make hosts with links of a rate (network namespaces, as root), start an aggregator, and run a command on each host
+    /// Run a command on each of several hosts with links of a rate, beside an aggregator
     Testbed(TestbedArgs),
     /// Compute an optimal lookup table, or choose the best one for a number of workers
     Table(TableArgs),
     /// Measure the error of the mean with the real codec, and compare it with theory
     Nmse(NmseArgs),
-    /// Measure errors beside other schemes, and what docs/papers.md compares with the papers
+    /// Measure errors beside other schemes, and what docs/papers.md compares
     #[command(disable_help_flag = true)]
     Papers(StudyArgs),
     /// Measure an all-reduce between real processes on links of a given rate, beside others
     #[command(disable_help_flag = true)]
     Bench(StudyArgs),
-    /// Simulate all-reduces in virtual time: 2 to 64 workers, links of any rate, losses, windows
+    /// Simulate all-reduces of 2 to 64 workers in virtual time, on links of any rate
     #[command(disable_help_flag = true)]
     Simulate(StudyArgs),
     /// A worker process of the demo
@@ -107,8 +107,8 @@ struct DemoArgs {
     /// Method of compression; thc-paper is THC as published
     #[arg(long, value_enum, value_name = "METHOD", default_value_t)]
     method: Method,
-    /// Bit budget b: information bits per coordinate sent up [default: 4]
-    #[arg(short, long, value_parser = clap::value_parser!(u8).range(1..=4))]
+    /// Bit budget b: bits per coordinate sent up, 1 to 4 or 8 [default: 4]
+    #[arg(short, long, value_parser = bits)]
     bits: Option<u8>,
     /// Aggregator that adds the gradients up; the result is the same
     #[arg(long, value_enum, value_name = "AGGREGATOR", default_value = "ps")]
@@ -126,7 +126,7 @@ struct DemoArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "The command has THC_PS and THC_WORKER in its environment, and THC_COOKIE where no controller gives it; its lines \
+    after_help = "The hosts are network namespaces, which need root. The command has THC_PS and THC_WORKER in its environment, and THC_COOKIE where no controller gives it; its lines \
                         are printed with the host's number. Without a command there is a shell on the first host, and the commands that enter the others.\n\n\
                         Examples:\n  \
                         thc testbed --rate 1Gb/s --command 'thc-worker --ps $THC_PS --coordinates 16Mi'\n  \
@@ -160,8 +160,8 @@ struct TestbedArgs {
                   thc table -b 4 --workers 10 --lane 16 --json"
 )]
 struct TableArgs {
-    /// Bit budget b, 1 to 8; jobs have 1 to 4 or 8
-    #[arg(short, long, default_value_t = 4)]
+    /// Bit budget b, 1 to 4 or 8
+    #[arg(short, long, default_value_t = 4, value_parser = bits)]
     bits: u8,
     /// Granularity g, the largest value: 2^b - 1 to 255
     #[arg(short, long, requires = "fraction")]
@@ -190,8 +190,8 @@ struct TableArgs {
                               thc nmse -b 2 -g 34 -p 1/512 -n 10 --trials 100 --json"
 )]
 struct NmseArgs {
-    /// Bit budget b, 1 to 4
-    #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=4))]
+    /// Bit budget b, 1 to 4 or 8
+    #[arg(short, long, default_value_t = 4, value_parser = bits)]
     bits: u8,
     /// Granularity g
     #[arg(short, long, default_value_t = 30)]
@@ -230,6 +230,14 @@ struct ServerArgs {
     program: PathBuf,
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
+}
+
+/// The bits that a job's indices can have.
+fn bits(text: &str) -> std::result::Result<u8, String> {
+    match text.parse() {
+        Ok(bits @ (1..=4 | 8)) => Ok(bits),
+        _ => Err("give 1, 2, 3, 4 or 8".to_owned()),
+    }
 }
 
 fn loss(text: &str) -> std::result::Result<f64, String> {

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 /// One experiment. All workers hold the same vector of log-normal coordinates, as in the paper.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Experiment {
-    /// Bit budget b, at most 4.
+    /// Bit budget b.
     pub bits: u8,
     /// Granularity g.
     pub granularity: u16,
@@ -185,8 +185,13 @@ mod tests {
         Experiment { bits, granularity, fraction, workers, dimension: 1 << 16, trials: 12, seed: 5 }
     }
 
-    const PARAMETERS: [(u8, u16, f64); 4] =
-        [(4, 30, 1.0 / 32.0), (4, 20, 1.0 / 512.0), (3, 16, 1.0 / 32.0), (2, 34, 1.0 / 512.0)];
+    const PARAMETERS: [(u8, u16, f64); 5] = [
+        (4, 30, 1.0 / 32.0),
+        (4, 20, 1.0 / 512.0),
+        (3, 16, 1.0 / 32.0),
+        (2, 34, 1.0 / 512.0),
+        (8, 255, 1e-3),
+    ];
 
     #[test]
     fn the_mean_is_estimated_whatever_the_length() {

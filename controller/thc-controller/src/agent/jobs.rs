@@ -7,6 +7,7 @@ use crate::store::{Job, Placement, fits};
 use crate::switch_rows::SwitchRows;
 use std::sync::Arc;
 use thc_config::job::JobSetup;
+use thc_config::values::plural;
 use thc_p4::rows::{ControlPlaneRow, Row};
 use thc_protocol::session::{Action, SessionMember, StaticJob};
 use thc_protocol::wire::{Table, Tables};
@@ -129,7 +130,8 @@ impl Agent {
             })
             .collect();
         if self.registry.restore(self.started.elapsed(), number, Cookie(session.cookie.0), &members) {
-            tracing::info!("job {name}: its session of {} workers goes on", members.len());
+            let workers = plural(members.len() as u64, "worker");
+            tracing::info!("job {name}: its session of {workers} goes on");
         }
     }
 

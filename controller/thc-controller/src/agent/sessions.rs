@@ -8,6 +8,7 @@ use crate::switch::Target;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Instant;
+use thc_config::values::plural;
 use thc_protocol::aggregator::{Endpoint, JobConfig, Level};
 use thc_protocol::session::Action;
 use thc_protocol::wire::Header;
@@ -194,7 +195,7 @@ impl Agent {
 
     fn install(&mut self, config: &JobConfig, members: &[(WorkerId, Endpoint)]) {
         let Some(known) = self.known.get(&config.job) else { return };
-        tracing::info!("job {}: session of {} workers", known.name, members.len());
+        tracing::info!("job {}: session of {}", known.name, plural(members.len() as u64, "worker"));
         self.readings.heard.retain(|(job, _), _| *job != config.job);
         let seats = self.registry.session(config.job).map(|(_, members)| members).unwrap_or_default();
         let members = members.iter().filter_map(|(worker, at)| {

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use thc_config::logs::LogFlags;
+use thc_config::values::plural;
 use thc_controller::{Addresses, Config, ControllerError, Daemon, Options};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -87,12 +88,11 @@ pub fn run(flags: &RunFlags) -> Result<(), Failure> {
     if flags.check {
         let (targets, jobs) = (config.targets.len(), config.jobs.len());
         let kept = Daemon::new(config).check().map_err(Failure::error)?;
-        let plural = |count, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         return print(&format!(
             "ok: {}, {}, {} in the state file\n",
-            plural(targets, "target"),
-            plural(jobs, "declared job"),
-            plural(kept, "job")
+            plural(targets as u64, "target"),
+            plural(jobs as u64, "declared job"),
+            plural(kept as u64, "job")
         ));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -9,6 +9,7 @@ use crate::spec::{JobSpec, ShareServers};
 use crate::state::TargetHandle;
 use crate::store::Job;
 use std::collections::BTreeMap;
+use thc_config::values::plural;
 use thc_control_proto::v1;
 use thc_p4::rows::{RackRow, Row};
 use tonic::Status;
@@ -16,9 +17,8 @@ use tonic::Status;
 /// Checks that no worker is in a job; the refusal ends with this advice.
 pub(super) fn check_idle(job: &Job, advice: &str) -> Result<(), Status> {
     let Some((target, session)) = job.running_session() else { return Ok(()) };
-    let (name, workers) = (job.spec.name(), session.members.len());
-    let plural = if workers == 1 { "" } else { "s" };
-    let message = format!("job {name} runs with {workers} worker{plural} on {target}: {advice}");
+    let (name, workers) = (job.spec.name(), plural(session.members.len() as u64, "worker"));
+    let message = format!("job {name} runs with {workers} on {target}: {advice}");
     Err(Status::failed_precondition(message))
 }
 
@@ -88,12 +88,12 @@ impl Service {
             )
         })
         .await?;
-        let Err(refusal) = self.sync(name, &names).await else {
-            tracing::info!("job {name}: made on {}", names.join(", "));
+        let Err(refusal) = self.sync_job(name, &names).await else {
+            tracing::info!("job {name}: created on {}", names.join(", "));
             return self.job(name);
         };
         // A target that cannot be written to now gets rid of it when it is back.
-        let mut message = format!("job {name} was made on no target: {}", refusal.message());
+        let mut message = format!("job {name} was created on no target: {}", refusal.message());
         if let Err(undo) = self.delete(name).await {
             tracing::warn!("job {name}: deleting it again: {}", undo.message());
             if self.shared.store().jobs.contains_key(name) {

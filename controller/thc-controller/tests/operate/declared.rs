@@ -65,7 +65,7 @@ fn what_a_file_declares_is_so() {
     let twice = apply(&controller, &(job("a", 2) + &job("a", 3)), &["--yes"]);
     assert!(twice.err.contains("job a: it is declared twice"), "{twice:?}");
     let log = controller.log();
-    assert!(log.contains("job b: made on ps1") && log.contains("job b: deleted"), "{log}");
+    assert!(log.contains("job b: created on ps1") && log.contains("job b: deleted"), "{log}");
 }
 
 /// A job that runs is left as it is, and that is said.

@@ -156,7 +156,11 @@ fn a_row_that_is_refused_takes_nothing_from_other_jobs() {
     site.strict.state().faults.full = Some(|table, job| table == "job_tables" && job == 9);
     let refused = create(controller, "c", &["--number", "9"]);
     assert_eq!(refused.code, Some(1));
-    assert!(refused.err.contains("made on no target: target chip refuses rows of job c"), "{}", refused.err);
+    assert!(
+        refused.err.contains("created on no target: target chip refuses rows of job c"),
+        "{}",
+        refused.err
+    );
     assert_eq!(controller.json(&["job", "list"])["jobs"].as_array().unwrap().len(), 2);
 
     // When it is changed: it has nothing there until it is changed again. And a table that is refused is none.
@@ -281,17 +285,17 @@ fn who_waits_for_a_switch_that_hangs_holds_up_nobody() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    controller.wait_until("made", |controller| controller.log().contains("job free: made on works"));
+    controller.wait_until("made", |controller| controller.log().contains("job free: created on works"));
     assert!(applies.try_wait().unwrap().is_none(), "it came after what hangs");
     assert!(waits.try_wait().unwrap().is_none(), "they came after it");
     hangs.state().faults.full = Some(|table, _| table == "job_tables");
     hangs.state().faults.hangs = None;
     let ended = waits.wait_with_output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(!ended.status.success() && said.contains("job both was made on no target"), "{said}");
+    assert!(!ended.status.success() && said.contains("job both was created on no target"), "{said}");
     let ended = applies.wait_with_output().unwrap();
     let said = String::from_utf8(ended.stdout).unwrap() + &String::from_utf8(ended.stderr).unwrap();
-    assert!(!ended.status.success() && said.contains("job stuck was made on no target"), "{said}");
+    assert!(!ended.status.success() && said.contains("job stuck was created on no target"), "{said}");
     let list = controller.json(&["job", "list"]);
     let jobs: Vec<_> = list["jobs"].as_array().unwrap().iter().map(|job| &job["spec"]).collect();
     let is = |at: usize| (jobs[at]["name"].as_str().unwrap(), jobs[at]["workers"].as_u64().unwrap());

@@ -39,7 +39,7 @@ fn sessions_that_the_state_file_does_not_know_go_on() {
     // The one that knows the session has all its rows, and its worker still averages.
     let again = Controller::start_in(folder, &target);
     again.until_connected();
-    assert!(again.log().contains("its session of 1 workers goes on"), "{}", again.log());
+    assert!(again.log().contains("its session of 1 worker goes on"), "{}", again.log());
     let before = results(&again);
     again.wait_until("still at work", |controller| results(controller) > before + 10.0);
     assert_eq!(again.json(&["job", "show", "a"])["places"][0]["sessions"], 1);

@@ -78,5 +78,5 @@ pub fn default_of(arg: &Arg) -> Option<String> {
     let help = arg.get_long_help().or(arg.get_help())?.to_string();
     let marks = ["[default: ", "[default for flags: "];
     let (_, said) = marks.iter().find_map(|mark| help.rsplit_once(mark))?;
-    Some(said.trim_end_matches(']').to_owned())
+    said.split(']').next().map(str::to_owned)
 }

@@ -13,3 +13,9 @@ pub use interval::Interval;
 pub use secret::Secret;
 pub use size::Size;
 pub(crate) use textual::{deserialize, textual};
+
+/// A count with its noun, such as `1 worker` or `2 workers`.
+#[must_use]
+pub fn plural(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}

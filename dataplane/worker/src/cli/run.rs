@@ -4,15 +4,16 @@ use super::options::{RunConfig, TensorSource};
 use super::output::Output;
 use super::signals::{Signals, Stopped};
 use super::tensors::{self, Tensor};
-use anyhow::Context;
-use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use anyhow::{Context, anyhow};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thc_codec::signs::SignKey;
 use thc_config::logs::print;
-use thc_protocol::worker::SessionError;
+use thc_config::values::plural;
+use thc_protocol::worker::{SessionError, Workers};
 use thc_worker::{Call, Group, Mode, Plan, Span, Stats, WorkerError};
 
 /// The name of the tensor's error feedback.
@@ -68,9 +69,13 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
     let end = reduce_with_rejoins(&group, config, &mut work, &bar, &mut times);
     bar.finish_and_clear();
     let end = end.map_err(|error| {
-        let progress =
-            || format!("made worker {worker} leave after {} of {} all-reduces", times.len(), config.repeat);
-        signals.explain(error, progress)
+        let done = format!("{} of {} all-reduces", times.len(), config.repeat);
+        match error.downcast_ref() {
+            Some(&WorkerError::Session(SessionError::Left { members, .. })) => {
+                anyhow!("{} left or ended after {done}: all workers must join anew", Workers(members))
+            }
+            _ => signals.explain(error, || format!("made worker {worker} leave after {done}")),
+        }
     });
     match &end {
         Ok(()) => {
@@ -181,16 +186,19 @@ fn make_up(data: &mut [f32], worker: u8) {
     data.iter_mut().zip(0..).for_each(|(x, i)| *x = (word(i) >> 40) as f32 / (1 << 23) as f32 - 1.0);
 }
 
-/// The bar of a run, which shows the rate at which coordinates, as f32, are averaged.
+/// The bar of a run. When something is done it shows the rate at which coordinates, as f32, are averaged, and the time left.
 fn progress(repeat: u32, coordinates: usize) -> ProgressBar {
     if repeat < 2 || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let bytes = 4.0 * coordinates as f64;
     let rate = move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-        let _ = write!(out, "{:.2} GB/s", state.per_sec() * bytes / 1e9);
+        if state.pos() > 0 {
+            let rate = state.per_sec() * bytes / 1e9;
+            let _ = write!(out, ", {rate:.2} GB/s, {:#} left", HumanDuration(state.eta()));
+        }
     };
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} all-reduces, {rate}, {eta} left")
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} all-reduces{rate}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(u64::from(repeat)).with_style(style.with_key("rate", rate).progress_chars("#>-"))
 }
@@ -223,7 +231,6 @@ fn report(
         }))?;
         return Ok(());
     }
-    let plural = |count: u64, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     let Stats { packets_up, packets_down, retransmissions, lost, .. } = stats;
     let [compression, network, waiting] =
         [stats.compression, stats.network, stats.waiting].map(|time| time.as_secs_f64());

@@ -105,6 +105,9 @@ class Hook(Adapter):
         if given.buffer().is_cuda and torch.cuda.is_current_stream_capturing():
             raise errors.ConfigError("a CUDA graph is being captured: what it replays would average nothing; capture the passes without this hook")
 
+    def __repr__(self) -> str:
+        return f"<thc.torch.Hook of {self.group!r}>"
+
     # What users call, between steps.
 
     def close(self) -> None:

@@ -26,6 +26,9 @@ class _Over(Pending):
 class LoneGroup(BaseGroup):
     """One rank, whose gradients stay what they are: nothing is compressed, and there is no server."""
 
+    def __repr__(self) -> str:
+        return "<thc.torch, one rank alone>"
+
     def __init__(self) -> None:
         self.worker, self.workers = 0, 1
         self.ps, self.job_number = "this rank alone", 0

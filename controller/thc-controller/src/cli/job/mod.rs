@@ -8,6 +8,7 @@ use super::connection::Connection;
 use super::terminal::{Failure, ask, print, print_json};
 use clap::{Arg, Args, Subcommand};
 use serde_json::Value;
+use thc_config::values::plural;
 use thc_control_proto::v1::control_client::ControlClient;
 use thc_control_proto::v1::{CreateJobRequest, DeleteJobRequest, GetJobRequest, Job, ListJobsRequest};
 use thc_controller::JobSection;
@@ -148,8 +149,8 @@ async fn delete(
         false => client.get_job(GetJobRequest { name: name.clone() }).await?.into_inner(),
     };
     if let Some(place) = job.places.iter().find(|place| place.running) {
-        let plural = if place.members == 1 { "" } else { "s" };
-        let what = format!("job {name} runs with {} worker{plural} on {}", place.members, place.target);
+        let workers = plural(place.members.into(), "worker");
+        let what = format!("job {name} runs with {workers} on {}", place.target);
         ask(&format!("{what}. End its session and delete it?"), &format!("{what}: give --yes"))?;
     }
     let answer = client.delete_job(DeleteJobRequest { name: name.clone() }).await?.into_inner();

@@ -13,7 +13,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
-use thc_config::logs::print;
+use thc_config::logs::print_and_ask;
+use thc_config::values::plural;
 use thc_transport::Backend;
 use thc_worker::GroupConfig;
 
@@ -26,7 +27,12 @@ pub struct Visit {
     pub patience: Duration,
     /// `true` to report as JSON.
     pub json: bool,
+    /// `true` to check again until nothing is wrong.
+    pub watch: bool,
 }
+
+/// The pause between two checks.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The findings.
 #[derive(Debug, Serialize)]
@@ -43,12 +49,21 @@ pub struct Report {
     pub checks: Vec<Check>,
 }
 
-/// Checks, prints the report, and returns `true` if nothing is wrong.
+/// Checks, prints the report, and returns `true` if nothing is wrong, or if nobody reads any more what it watches.
 pub fn run(visit: &Visit) -> anyhow::Result<bool> {
-    let report = examine(visit, Path::new("/"));
-    let text = if visit.json { serde_json::to_string_pretty(&report)? } else { report.to_string() };
-    print(text)?;
-    Ok(report.verdict != Verdict::Wrong)
+    loop {
+        let report = examine(visit, Path::new("/"));
+        let text = if visit.json { serde_json::to_string_pretty(&report)? } else { report.to_string() };
+        let has_reader = print_and_ask(text)?;
+        let is_well = report.verdict != Verdict::Wrong;
+        if is_well || !visit.watch {
+            return Ok(is_well);
+        }
+        if !has_reader {
+            return Ok(true);
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// Checks everything; `/sys` and `/dev` are below `root`.
@@ -83,11 +98,10 @@ impl fmt::Display for Report {
             }
         }
         let count = |verdict| self.checks.iter().filter(|check| check.verdict == verdict).count();
-        let warnings = count(Verdict::Warning);
-        let warnings = format!("{warnings} warning{}", if warnings == 1 { "" } else { "s" });
+        let warnings = plural(count(Verdict::Warning) as u64, "warning");
         match count(Verdict::Wrong) {
             0 => write!(f, "\nA run will work; {warnings}."),
-            wrong => write!(f, "\n{wrong} thing{} wrong, {warnings}.", if wrong == 1 { "" } else { "s" }),
+            wrong => write!(f, "\n{} wrong, {warnings}.", plural(wrong as u64, "thing")),
         }
     }
 }

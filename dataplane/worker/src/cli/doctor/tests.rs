@@ -85,7 +85,7 @@ fn modest() -> GroupConfig {
 }
 
 fn visit(config: GroupConfig) -> Visit {
-    Visit { config, patience: Duration::ZERO, json: false }
+    Visit { config, patience: Duration::ZERO, json: false, watch: false }
 }
 
 #[test]

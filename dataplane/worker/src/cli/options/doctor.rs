@@ -16,6 +16,7 @@ refuses. With --io dpdk it opens the devices, so no other process may be using t
 Examples:
   thc-worker doctor --ps 10.0.0.1:9000 --cookie 0x1234
   thc-worker doctor --config worker.toml --json
+  thc-worker doctor --watch --ps 10.0.0.1:9000    (until the server is there)
   thc-worker doctor --ps 10.0.0.1:9000 --io dpdk --dpdk-device 0000:3b:00.0 \\
       --dpdk-address 10.0.0.2/24
 
@@ -41,6 +42,9 @@ pub(super) struct DoctorFlags {
     /// Print the report as JSON on stdout
     #[arg(long)]
     json: bool,
+    /// Check again each second, and print each report, until nothing is wrong
+    #[arg(long)]
+    watch: bool,
     // Last: what follows would go under its last heading.
     #[command(flatten)]
     keys: Keys,
@@ -66,6 +70,6 @@ impl DoctorFlags {
                 controller.url
             ));
         }
-        Ok(Visit { config, patience, json: self.json })
+        Ok(Visit { config, patience, json: self.json, watch: self.watch })
     }
 }

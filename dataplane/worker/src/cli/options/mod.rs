@@ -77,7 +77,7 @@ pub struct Flags {
 
 #[derive(Debug, Subcommand)]
 enum Subcommands {
-    /// Check whether a run with these flags will work on this host, and report what prevents it
+    /// Check whether a run with these flags will work here, and report what prevents it
     Doctor(DoctorFlags),
 }
 
