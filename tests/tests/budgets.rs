@@ -6,24 +6,24 @@ use std::path::Path;
 
 /// Each room's name, folders, and maximum of product lines. Lower the maximum, a multiple of 50, whenever a change removes lines.
 const ROOMS: &[(&str, &str, usize)] = &[
-    ("codec", "dataplane/codec", 6_200),
+    ("codec", "dataplane/codec", 6_250),
     ("protocol", "dataplane/protocol", 9_050),
     ("transport", "dataplane/transport", 5_000),
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 2_000),
-    ("worker", "dataplane/worker", 8_450),
-    ("ps", "dataplane/ps", 5_950),
-    ("config", "dataplane/config", 3_400),
+    ("worker", "dataplane/worker", 8_000),
+    ("ps", "dataplane/ps", 5_900),
+    ("config", "dataplane/config", 3_150),
     ("policy", "dataplane/policy", 1_000),
     ("model server", "dataplane/model-server", 5_500),
     ("p4", "p4", 4_500),
-    ("controller", "controller", 9_050),
-    ("python", "python/src python/thc", 12_350),
-    ("testbed", "testbed", 12_600),
+    ("controller", "controller", 9_000),
+    ("python", "python/src python/thc", 12_050),
+    ("testbed", "testbed", 12_800),
     ("packaging", "packaging", 1_500),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 66_250;
+const TESTS: usize = 65_650;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
 const WORDS: usize = 70_000;

@@ -88,7 +88,7 @@ impl Service {
             )
         })
         .await?;
-        let Err(refusal) = self.sync_job(name, &names).await else {
+        let Err(refusal) = self.sync(name, &names).await else {
             tracing::info!("job {name}: created on {}", names.join(", "));
             return self.job(name);
         };
