@@ -37,18 +37,23 @@ fn an_output_that_cannot_be_is_refused_before_anybody_waits() {
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let input = input(dir.path());
     let input = input.to_str().unwrap();
-    for (output, says) in [
-        (path("no/such/out.f32"), "there is no folder"),
-        (path("in.f32/out.f32"), "is not a folder"),
-        (path(""), "is a folder"),
-        (dir.path().to_str().unwrap().to_owned(), "is a folder"),
-        (path("new/"), "is a folder"),
+    let two = path("two.safetensors");
+    let header = br#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}"#;
+    let header = [&(header.len() as u64).to_le_bytes()[..], header, &[0; 8]].concat();
+    std::fs::write(&two, header).unwrap();
+    for (input, output, says) in [
+        (input, path("no/such/out.f32"), "there is no folder"),
+        (input, path("in.f32/out.f32"), "is not a folder"),
+        (input, path(""), "is a folder"),
+        (input, dir.path().to_str().unwrap().to_owned(), "is a folder"),
+        (input, path("new/"), "is a folder"),
+        (&two, path("out.npy"), "2 tensors do not fit"),
     ] {
         let end = expect_refusal(&["--input", input, "--output", &output]);
         assert_eq!(end.code, Some(1), "{end:?}");
         assert!(end.err.contains(says) && end.err.contains(&output), "{says}: {end:?}");
     }
-    assert_eq!(names(dir.path()), ["in.f32"]);
+    assert_eq!(names(dir.path()), ["in.f32", "two.safetensors"]);
     let end = expect_refusal(&["--coordinates", "9", "--output", &path("out.f32")]);
     assert_eq!(end.code, Some(2), "{end:?}");
     assert!(end.err.contains("--output needs --input"), "{end:?}");
@@ -109,7 +114,7 @@ fn memory_that_is_not_there_is_an_error_and_no_crash() {
 fn a_full_disk_leaves_an_earlier_file_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
     let input = input(dir.path());
-    for name in ["out.f32", "out.npy"] {
+    for name in ["out.f32", "out.npy", "out.safetensors"] {
         let output = dir.path().join(name);
         std::fs::write(&output, b"an earlier good file").unwrap();
         let before = names(dir.path());
@@ -131,7 +136,7 @@ fn files_of_all_formats_may_be_read_by_all() {
     let input = input(dir.path());
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     for (umask, wanted) in [("022", 0o644), ("077", 0o600)] {
-        for name in ["out.f32", "out.npy"] {
+        for name in ["out.f32", "out.npy", "out.safetensors"] {
             let ps = Ps::start(1, &[]);
             let output = dir.path().join(name);
             // The first replaces a link's file, and not the link.
@@ -152,7 +157,7 @@ fn files_of_all_formats_may_be_read_by_all() {
             assert_eq!(link, name == "out.f32");
         }
     }
-    assert_eq!(names(dir.path()), ["file", "in.f32", "out.f32", "out.npy"]);
+    assert_eq!(names(dir.path()), ["file", "in.f32", "out.f32", "out.npy", "out.safetensors"]);
 }
 
 #[test]

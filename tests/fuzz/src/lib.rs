@@ -41,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "ps_config", run: config::server, longest: 1024 },
     Target { name: "controller_config", run: config::controller, longest: 1024 },
     Target { name: "npy", run: tensor_file::npy, longest: 512 },
+    Target { name: "safetensors", run: tensor_file::safetensors, longest: 512 },
     Target { name: "table", run: table::run, longest: 300 },
     Target { name: "feedback", run: feedback::run, longest: 256 },
 ];

@@ -66,4 +66,16 @@ macro_rules! targets {
     };
 }
 
-targets!(wire, aggregator, worker, sessions, p4runtime, ps_config, controller_config, npy, table, feedback);
+targets!(
+    wire,
+    aggregator,
+    worker,
+    sessions,
+    p4runtime,
+    ps_config,
+    controller_config,
+    npy,
+    safetensors,
+    table,
+    feedback
+);

@@ -1,7 +1,7 @@
 //! The file for the mean: checked before anything is reduced, and replaced as a whole, so that an earlier
 //! good one is never cut short.
 
-use super::tensors::{self, Tensor};
+use super::tensors::{self, FileFormat, Tensor};
 use anyhow::{Context, anyhow, ensure};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{BufWriter, Write};
@@ -16,20 +16,23 @@ const MODE: u32 = 0o644;
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
+    format: FileFormat,
     /// The file to be replaced, links resolved. `None` for what can only be written into: a pipe, a device.
     file: Option<PathBuf>,
 }
 
 impl Output {
-    /// Checks that the mean can be written there.
-    pub fn check(path: &Path) -> anyhow::Result<Output> {
-        Output::find(path).with_context(|| format!("cannot write {}", path.display()))
+    /// Looks whether so many tensors can be written there.
+    pub fn check(path: &Path, tensors: usize) -> anyhow::Result<Output> {
+        Output::find(path, tensors).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    fn find(path: &Path) -> anyhow::Result<Output> {
+    fn find(path: &Path, tensors: usize) -> anyhow::Result<Output> {
+        let format = FileFormat::from_path(path);
+        format.takes(tensors)?;
         let ends_in_slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
         ensure!(!path.is_dir() && !ends_in_slash, "it is a folder: name a file in it");
-        let output = |file| Output { path: path.to_owned(), file };
+        let output = |file| Output { path: path.to_owned(), format, file };
         if path.exists() && !path.is_file() {
             return Ok(output(None));
         }
@@ -45,29 +48,24 @@ impl Output {
         Ok(output(Some(file)))
     }
 
-    /// Writes the mean: the file has all of it, or is as it was.
-    pub fn write(&self, mean: &Tensor) -> anyhow::Result<()> {
+    /// Writes tensors: the file has all of them, or is as it was.
+    pub fn write(&self, tensors: &[Tensor]) -> anyhow::Result<()> {
         let written = match &self.file {
             None => File::create(&self.path)
                 .map_err(Into::into)
-                .and_then(|file| self.fill(&mut BufWriter::new(file), mean)),
-            Some(file) => self.replace(file, mean),
+                .and_then(|file| fill(self.format, &mut BufWriter::new(file), tensors)),
+            Some(file) => self.replace(file, tensors),
         };
         written.with_context(|| format!("cannot write {}", self.path.display()))
     }
 
-    fn replace(&self, file: &Path, mean: &Tensor) -> anyhow::Result<()> {
+    fn replace(&self, file: &Path, tensors: &[Tensor]) -> anyhow::Result<()> {
         let mut temporary = temporary(folder(file))?;
-        self.fill(&mut BufWriter::new(temporary.as_file_mut()), mean)?;
+        fill(self.format, &mut BufWriter::new(temporary.as_file_mut()), tensors)?;
         // Before the name changes, or a host that fails could leave an empty file.
         temporary.as_file().sync_all()?;
         temporary.persist(file).map_err(|error| error.error)?;
         Ok(())
-    }
-
-    fn fill(&self, out: &mut impl Write, mean: &Tensor) -> anyhow::Result<()> {
-        tensors::write(&self.path, out, mean)?;
-        Ok(out.flush()?)
     }
 }
 
@@ -84,4 +82,9 @@ fn temporary(folder: &Path) -> anyhow::Result<NamedTempFile> {
     builder
         .tempfile_in(folder)
         .map_err(|error| anyhow!("cannot create a file in {}: {error}", folder.display()))
+}
+
+fn fill(format: FileFormat, out: &mut impl Write, tensors: &[Tensor]) -> anyhow::Result<()> {
+    tensors::write(format, out, tensors)?;
+    Ok(out.flush()?)
 }

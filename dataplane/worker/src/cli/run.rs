@@ -16,36 +16,37 @@ use thc_config::values::plural;
 use thc_protocol::worker::{SessionError, Workers};
 use thc_worker::{Call, Group, Mode, Plan, Span, Stats, WorkerError};
 
-/// The name of the tensor's error feedback.
-const KEY: u64 = 1;
-
 /// A tensor to reduce, and room for its mean.
 struct Work {
-    tensor: Tensor,
+    key: u64,
+    data: Vec<f32>,
+    coordinates: usize,
     mean: Vec<f32>,
-    /// The form in which each span travels, if a plan gives them.
+    /// How it travels, if the plan says so.
     spans: Option<Vec<Span>>,
 }
 
 /// Does a run.
 pub fn run(config: &RunConfig) -> anyhow::Result<()> {
     // Failures of this host come first, before other workers wait for this one.
-    let (tensor, output) = match &config.source {
-        TensorSource::File { input, output } => {
-            let tensor = tensors::read(input)?;
-            if output.is_none() {
-                tracing::warn!("there is no --output: the mean of --input is not kept");
-            }
-            (tensor, output.as_deref().map(Output::check).transpose()?)
+    let mut input = match &config.source {
+        TensorSource::File { input, .. } => tensors::read(input)?,
+        TensorSource::MadeUp(_) => Vec::new(),
+    };
+    let output = match &config.source {
+        TensorSource::File { output: Some(output), .. } => Some(Output::check(output, input.len())?),
+        TensorSource::File { output: None, .. } => {
+            tracing::warn!("there is no --output: the mean of --input is not kept");
+            None
         }
-        TensorSource::MadeUp(count) => {
-            let mut data = tensors::room(*count)?;
-            data.resize(*count, 0.0);
-            (Tensor { shape: format!("{count},"), data }, None)
+        TensorSource::MadeUp(_) => None,
+    };
+    let mut work = match config.source {
+        TensorSource::MadeUp(count) => vec![Work::new(1, tensors::room(count)?, count)?],
+        TensorSource::File { .. } => {
+            input.iter_mut().map(Work::from_tensor).collect::<anyhow::Result<_>>()?
         }
     };
-    let coordinates = tensor.data.len();
-    let mut work = Work { tensor, mean: tensors::room(coordinates)?, spans: None };
     let signals = Signals::handle().context("cannot handle signals")?;
     let joined = Group::join_until(config.group.clone(), Arc::clone(&signals.stop));
     let group = joined
@@ -58,12 +59,15 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
         None => tracing::info!("joined job {job} as worker {worker} of {workers}"),
     }
     if let Some(spans) = &config.spans {
-        let plan = spans.plan(coordinates, &group.parameters()?.tables);
-        work.spans = Some(plan.map_err(anyhow::Error::msg)?);
+        let tables = group.parameters()?.tables;
+        for work in &mut work {
+            work.spans = Some(spans.plan(work.coordinates, &tables).map_err(anyhow::Error::msg)?);
+        }
     }
-    if let TensorSource::MadeUp(_) = config.source {
-        make_up(&mut work.tensor.data, worker);
+    if let TensorSource::MadeUp(count) = config.source {
+        make_up(&mut work[0].data, count, worker);
     }
+    let coordinates = work.iter().map(|work| work.data.len()).sum();
     let bar = progress(config.repeat, coordinates);
     let mut times = Vec::new();
     let end = reduce_with_rejoins(&group, config, &mut work, &bar, &mut times);
@@ -80,7 +84,8 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
     match &end {
         Ok(()) => {
             if let Some(output) = output {
-                output.write(&Tensor { data: work.mean, ..work.tensor })?;
+                input.iter_mut().zip(work).for_each(|(tensor, work)| tensor.data = work.mean);
+                output.write(&input)?;
             }
         }
         Err(error) if error.is::<Stopped>() => {}
@@ -103,7 +108,7 @@ fn check_method(config: &RunConfig, group: &Group) -> anyhow::Result<()> {
 fn reduce_with_rejoins(
     group: &Group,
     config: &RunConfig,
-    work: &mut Work,
+    work: &mut [Work],
     bar: &ProgressBar,
     times: &mut Vec<Duration>,
 ) -> anyhow::Result<()> {
@@ -117,7 +122,7 @@ fn reduce_with_rejoins(
                 | SessionError::Left { .. }),
             )) if config.rejoin => {
                 tracing::warn!("{why}; joining anew and beginning again");
-                group.reset_feedback(KEY)?;
+                work.iter().try_for_each(|work| group.reset_feedback(work.key))?;
                 group.rejoin()?;
                 check_method(config, group)?;
             }
@@ -127,45 +132,67 @@ fn reduce_with_rejoins(
 }
 
 impl Work {
+    fn new(key: u64, data: Vec<f32>, coordinates: usize) -> anyhow::Result<Work> {
+        Ok(Work { key, data, coordinates, mean: tensors::room(coordinates)?, spans: None })
+    }
+
+    /// Takes the coordinates of a tensor.
+    fn from_tensor(tensor: &mut Tensor) -> anyhow::Result<Work> {
+        let data = std::mem::take(&mut tensor.data);
+        let coordinates = data.len();
+        Work::new(key(&tensor.name), data, coordinates)
+    }
+
     /// Puts the coordinates where their mean is to be.
     fn fill(&mut self) -> anyhow::Result<()> {
         self.mean.clear();
         // A call that failed has taken the memory along.
-        tensors::reserve(&mut self.mean, self.tensor.data.len())?;
-        self.mean.extend_from_slice(&self.tensor.data);
+        tensors::reserve(&mut self.mean, self.data.len())?;
+        self.mean.extend_from_slice(&self.data);
         Ok(())
     }
 }
 
-/// All repetitions: adds the time of each to `times`. The last one's mean stays in `work`.
+/// All repetitions: adds the time of each to `times`. The last one's means stay in `work`.
 fn reduce(
     group: &Group,
     config: &RunConfig,
-    work: &mut Work,
+    work: &mut [Work],
     bar: &ProgressBar,
     times: &mut Vec<Duration>,
 ) -> anyhow::Result<()> {
     bar.reset();
     for _ in 0..config.repeat {
         // A worker that waits may join between any two.
-        work.fill()?;
+        work.iter_mut().try_for_each(Work::fill)?;
         let started = Instant::now();
-        let plan = work.spans.as_deref().map_or(Plan::Whole(config.mode), Plan::Spans);
-        group.call(&mut work.mean, Call { plan, feedback: config.error_feedback.then_some(KEY) })?;
+        if let [work] = work {
+            let call = call(config, work.key, work.spans.as_deref());
+            group.call(&mut work.mean, call)?;
+        } else {
+            let start = |work: &mut Work| {
+                let mean = std::mem::take(&mut work.mean);
+                group.start(mean, call(config, work.key, work.spans.as_deref()))
+            };
+            let handles: Result<Vec<_>, _> = work.iter_mut().map(start).collect();
+            for (work, handle) in work.iter_mut().zip(handles?) {
+                work.mean = handle.wait()?;
+            }
+        }
         times.push(started.elapsed());
         bar.inc(1);
         if config.each {
-            print_each(config, times, &work.mean)?;
+            print_each(config, times, work)?;
         }
     }
     Ok(())
 }
 
 /// Prints a line about the last all-reduce, as soon as it is done.
-fn print_each(config: &RunConfig, times: &[Duration], mean: &[f32]) -> anyhow::Result<()> {
+fn print_each(config: &RunConfig, times: &[Duration], work: &[Work]) -> anyhow::Result<()> {
     let number = times.len() - 1;
     let seconds = times.last().map_or(0.0, Duration::as_secs_f64);
-    let checksum = format!("{:016x}", checksum(mean));
+    let checksum = format!("{:016x}", checksum(work.iter().flat_map(|work| &work.mean)));
     let line = match config.json {
         true => json!({ "all_reduce": number, "seconds": seconds, "checksum": checksum }).to_string(),
         false => format!("all-reduce {number}: {:.2} ms, mean {checksum}", seconds * 1e3),
@@ -174,16 +201,27 @@ fn print_each(config: &RunConfig, times: &[Duration], mean: &[f32]) -> anyhow::R
 }
 
 /// A checksum of the bits. It takes words of 32 bits, because bytes would take longer than the mean.
-fn checksum(values: &[f32]) -> u64 {
-    values.iter().fold(0xcbf2_9ce4_8422_2325, |h: u64, value| {
+fn checksum<'a>(values: impl Iterator<Item = &'a f32>) -> u64 {
+    values.fold(0xcbf2_9ce4_8422_2325, |h: u64, value| {
         (h ^ u64::from(value.to_bits())).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
     })
 }
 
+/// The all-reduce of a tensor, span by span if the plan has spans.
+fn call<'a>(config: &RunConfig, key: u64, spans: Option<&'a [Span]>) -> Call<'a> {
+    let plan = spans.map_or(Plan::Whole(config.mode), Plan::Spans);
+    Call { plan, feedback: config.error_feedback.then_some(key) }
+}
+
+/// FNV-1a: the same name is the same tensor on every worker.
+fn key(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+}
+
 /// Numbers in (−1, 1) that differ between workers.
-fn make_up(data: &mut [f32], worker: u8) {
+fn make_up(data: &mut Vec<f32>, count: usize, worker: u8) {
     let word = |call| SignKey { job_seed: 0x5EED, call, partition: u32::from(worker) }.signs().word(0);
-    data.iter_mut().zip(0..).for_each(|(x, i)| *x = (word(i) >> 40) as f32 / (1 << 23) as f32 - 1.0);
+    data.extend((0..count).map(|i| (word(i as u64) >> 40) as f32 / (1 << 23) as f32 - 1.0));
 }
 
 /// The bar of a run. When something is done it shows the rate at which coordinates, as f32, are averaged, and the time left.

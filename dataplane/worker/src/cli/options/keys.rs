@@ -86,22 +86,22 @@ pub(super) struct Keys {
     #[arg(long, value_name = "NUMBER", hide = true)]
     pub(super) inject_seed: Option<u64>,
 
-    /// Tensor of f32 to reduce: .npy, or raw little-endian f32 under any other name
+    /// Tensors to reduce, of f32, f64, f16 or bf16 in .npy or .safetensors, or raw little-endian f32 under any other name
     #[arg(long, value_name = "FILE", help_heading = "Work")]
     pub(super) input: Option<PathBuf>,
-    /// File for the mean: .npy, or raw little-endian f32 under any other name
+    /// File for the mean: .npy, .safetensors, or raw little-endian f32 under any other name
     #[arg(long, value_name = "FILE", requires = "input", help_heading = "Work")]
     pub(super) output: Option<PathBuf>,
     /// Reduce this many made-up coordinates, such as 16Mi or 1e6, instead of a file
     #[arg(long, value_name = "NUMBER", conflicts_with = "input", help_heading = "Work")]
     pub(super) coordinates: Option<Size>,
-    /// Number of times that the tensor is reduced [default: 1]
+    /// Number of times that the tensors are reduced [default: 1]
     #[arg(long, value_name = "NUMBER", help_heading = "Work")]
     pub(super) repeat: Option<u32>,
     /// Form in which coordinates travel [default: thc]
     #[arg(long, value_enum, help_heading = "Work")]
     pub(super) mode: Option<Travel>,
-    /// Form in which the tensor travels, the same on all workers: by a table of the job, named by its number or its form, such
+    /// Form in which each tensor travels, the same on all workers: by a table of the job, named by its number or its form, such
     /// as 2/8 (bits up and down), or raw; or as several such spans in order, each with its length as :COORDINATES, the
     /// last for the rest [default: by the job's first table]
     #[arg(

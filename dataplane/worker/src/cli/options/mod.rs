@@ -33,7 +33,7 @@ Examples:
     thc-worker --worker 0 --cookie 0x1234 --coordinates 1Mi --plan 2/8:1000000,raw
 
   Settings from a file, and the cookie from the environment:
-    THC_COOKIE=0x1234 thc-worker --config worker.toml --worker 0 --input a.npy
+    THC_COOKIE=0x1234 thc-worker --config worker.toml --worker 0 --input a.safetensors
 
   A job of thc-controller, which gives each worker its number:
     thc-worker --ps thc://127.0.0.1:9700/train --input a.npy --output mean-a.npy
@@ -98,10 +98,10 @@ pub enum Order {
 const MOST_COORDINATES: u64 = u32::MAX as u64;
 /// More than any machine has cores for.
 const MOST_THREADS: usize = 1024;
-/// The tensor to reduce.
+/// The tensors to reduce.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TensorSource {
-    /// The tensor of a file; the mean goes to another, if any.
+    /// The tensors of a file; the mean goes to another, if any.
     File { input: PathBuf, output: Option<PathBuf> },
     /// This many made-up coordinates.
     MadeUp(usize),
@@ -114,7 +114,7 @@ pub struct RunConfig {
     pub group: GroupConfig,
     /// `true` to begin again in a new session when another worker has restarted.
     pub rejoin: bool,
-    /// The tensor to reduce.
+    /// The tensors to reduce.
     pub source: TensorSource,
     /// The number of repetitions.
     pub repeat: u32,
