@@ -259,6 +259,7 @@ fn server_place(shared: Option<&ShareServers>, rack: Option<&RackPlace>) -> Resu
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use thc_protocol::wire::Form;
 
     fn section(text: &str) -> JobSection {
         JobSection::parse(&format!("name = \"train\"\n{text}")).unwrap()

@@ -12,7 +12,7 @@ use session::{
     session,
 };
 use thc_protocol::session::{JoinError, JoinEvent};
-use thc_protocol::wire::{Header, Kind, RefuseReason};
+use thc_protocol::wire::{FLAG_NUDGE, Header, Kind, RefuseReason};
 use thc_protocol::{Cookie, JobId, Policy, WorkerId};
 use thc_ps::{PsError, Server, ServerOptions, ServerStats};
 use thc_transport::{FaultRates, LossyConfig};

@@ -9,6 +9,7 @@ use thc_protocol::aggregator::JobConfig;
 use thc_protocol::session::{JoinEvent, Registry, StaticJob};
 use thc_protocol::wire::{Form, HEADER_LEN, Header, Join, Kind, Leave, Welcome};
 use thc_protocol::{Cookie, JobId, Round, SlotId, TableId, WorkerId};
+use thc_support::kinds;
 use thc_support::parties::{self, COOKIE, JOB, Server, static_job};
 
 pub fn run(data: &[u8]) {
@@ -141,7 +142,7 @@ impl History {
             return Ok(());
         }
         let header = Header {
-            kind: if input.ratio(1, 4)? { *input.choose(Kind::ALL)? } else { Kind::Join },
+            kind: if input.ratio(1, 4)? { *input.choose(&kinds())? } else { Kind::Join },
             flags: 0,
             num_workers: 0,
             job: if input.ratio(1, 16)? { JobId(8) } else { JOB },

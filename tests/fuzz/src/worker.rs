@@ -275,7 +275,7 @@ fn packet(input: &mut Unstructured<'_>, params: &Parameters, sent: &Sent) -> arb
         0 => Kind::Straggler,
         1 => Kind::Nudge,
         2 if input.ratio(1, 8)? => Kind::Mismatch,
-        3 => *input.choose(Kind::ALL)?,
+        3 => *input.choose(&thc_support::kinds())?,
         _ => asked.kind.result().unwrap_or(Kind::Result),
     };
     let norm = Norm {

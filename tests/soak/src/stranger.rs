@@ -6,14 +6,14 @@ use fastrand::Rng;
 use std::net::SocketAddr;
 use thc_protocol::wire::{HEADER_LEN, Header, Join, Kind, Leave};
 use thc_protocol::{Cookie, Round, SlotId, TableId, WorkerId};
-use thc_support::SimIo;
+use thc_support::{SimIo, kinds};
 use thc_transport::PacketIo;
 
 /// Sends something to the server or to a worker.
 pub fn send(rng: &mut Rng, io: &mut SimIo, workers: &[SocketAddr], fingerprint: u64) {
     let mut packet = [0; 128];
     let header = Header {
-        kind: if rng.u8(..3) > 0 { Kind::Join } else { Kind::ALL[rng.usize(..Kind::ALL.len())] },
+        kind: if rng.u8(..3) > 0 { Kind::Join } else { kinds()[rng.usize(..kinds().len())] },
         flags: rng.u8(..2),
         num_workers: workers.len() as u8,
         job: JOB,
