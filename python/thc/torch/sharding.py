@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import time
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -26,52 +26,18 @@ class ShardedParameter:
     """This rank's part of one parameter, in one dimension padded to the largest that a rank has."""
 
     def __init__(self, name: str, parameter: Any) -> None:
-        self.name = name
-        self._parameter = parameter
+        self.name, self.fsdp = name, parameter
         self.size: int = parameter.padded_sharded_param_size.numel()
-        self.produced = False
-        """Whether the backward pass has computed its gradient, which FSDP has not taken yet."""
-
-    @property
-    def trains(self) -> bool:
-        return bool(self._parameter.sharded_param.requires_grad)
-
-    def watch(self) -> None:
-        """Notices when its gradient has been computed; the parameter is whole now."""
-
-        def note(_: torch.Tensor) -> None:
-            self.produced = True
-
-        if self.trains:
-            self._parameter.unsharded_param.register_post_accumulate_grad_hook(note)
-
-    def take_out(self, flat: torch.Tensor) -> None:
-        """Moves its gradient to its place in a longer one, and leaves zeros."""
-        grad = self.grad
-        if grad is not None:
-            self._remove_padding(flat, grad).copy_(grad)
-            grad.zero_()
-
-    def add(self, flat: torch.Tensor) -> None:
-        """Adds what is there to its gradient."""
-        grad = self.grad
-        if grad is not None:
-            grad.add_(self._remove_padding(flat, grad))
-
-    def adds_later(self) -> bool:
-        """Returns whether the gradient stays where FSDP puts it. Raises :exc:`thc.ConfigError` if a hook takes it before the backward pass is over."""
-        if getattr(self._parameter.sharded_param, "_post_accumulate_grad_hooks", None):
-            raise errors.ConfigError(f"a hook takes the gradient of {self.name} as soon as it is accumulated, and the mean comes later: leave the hook out")
-        return not self._parameter.offload_to_cpu
 
     @property
     def grad(self) -> torch.Tensor | None:
         """Its gradient, without padding."""
-        grad = self._parameter.sharded_param.grad
+        grad = self.fsdp.sharded_param.grad
         return None if grad is None else grad._local_tensor.detach()
 
-    def _remove_padding(self, flat: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
-        view = flat.view(self._parameter.padded_sharded_param_size)
+    def place(self, flat: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+        """The place of its gradient in what has padding."""
+        view = flat.view(self.fsdp.padded_sharded_param_size)
         for dimension, size in enumerate(grad.shape):
             view = view.narrow(dimension, 0, size)
         return view
@@ -81,48 +47,31 @@ class Shard:
     """This rank's part of one module."""
 
     def __init__(self, scope: str, module: Any, names: dict[int, str]) -> None:
-        """``names`` are those of the model's parameters. Makes the module whole for a moment, as all its ranks must."""
-        self.scope = scope
-        self._groups = _groups(module)
-        self.parts = [ShardedParameter(names[id(each.sharded_param)], each) for group in self._groups for each in group.fsdp_params]
+        """``names`` are those of the model's parameters."""
+        self._scope, self.groups = scope, _groups(module)
+        self._parts = [ShardedParameter(names[id(each.sharded_param)], each) for group in self.groups for each in group.fsdp_params]
         self._layouts: dict[tuple[str, ...], Layout] = {}
-        module.unshard()
-        for part in self.parts:
-            part.watch()
-        module.reshard()
-
-    @property
-    def replicates(self) -> bool:
-        """Whether FSDP itself averages this module's gradients over replicas."""
-        return any(group._is_hsdp for group in self._groups)
 
     def trained(self) -> list[ShardedParameter]:
         """The parameters that are not frozen."""
-        return [part for part in self.parts if part.trains]
+        return [part for part in self._parts if part.fsdp.sharded_param.requires_grad]
 
-    def match_reduced(self, length: int) -> list[ShardedParameter] | None:
-        """The parameters to which a gradient of this length belongs that FSDP has summed over the shards; ``None`` if that is not certain."""
-        trained = self.trained()
-        produced = [part for part in trained if part.produced]
-        for part in produced:
-            part.produced = False
-        return next((parts for parts in (trained, produced) if sum(part.size for part in parts) == length), None)
+    def adds_later(self, gradients: torch.Tensor) -> bool:
+        """Returns whether a mean may be added to these gradients, summed over the shards, after FSDP: they are those of all parameters, and it neither
+        divides them after its hook nor copies them. Raises :exc:`thc.ConfigError` if a hook takes one before the backward pass is over."""
+        for part in self._parts:
+            if getattr(part.fsdp.sharded_param, "_post_accumulate_grad_hooks", None):
+                raise errors.ConfigError(f"a hook takes the gradient of {part.name} as soon as it is accumulated, and the mean comes later: leave the hook out")
+        if any(part.fsdp.offload_to_cpu for part in self._parts) or any(getattr(group, "force_sum_reduction_for_comms", False) for group in self.groups):
+            return False
+        return gradients.dtype in (torch.float32, torch.bfloat16) and gradients.numel() == sum(part.size for part in self.trained())
 
-    def adds_later(self, dtype: torch.dtype) -> bool:
-        """Returns whether a mean may be added to gradients of this type after FSDP: it neither divides them after its hook nor copies them."""
-        divides = any(getattr(group, "force_sum_reduction_for_comms", False) for group in self._groups)
-        return all([part.adds_later() for part in self.parts]) and dtype in (torch.float32, torch.bfloat16) and not divides
-
-    def layout(self, parts: Iterable[ShardedParameter]) -> Layout:
+    def layout(self, parts: list[ShardedParameter]) -> Layout:
         """Their places in a gradient."""
-        parts = list(parts)
         names = tuple(part.name for part in parts)
         if names not in self._layouts:
-            segments, at = [], 0
-            for part in parts:
-                segments.append(Segment(part.name, at, part.size, True))
-                at += part.size
-            self._layouts[names] = Layout(self.scope, segments)
+            ends = list(itertools.accumulate(part.size for part in parts))
+            self._layouts[names] = Layout(self._scope, [Segment(part.name, end - part.size, part.size, True) for part, end in zip(parts, ends)])
         return self._layouts[names]
 
 
@@ -147,7 +96,6 @@ class Replicas(Adapter):
         self._stream: Any = None
         self._travelling: list[tuple[list[ShardedParameter], Bucket, Arrival]] = []
         """The calls of the step under way, which the end of the backward pass ends."""
-        self._index = 0
         self._late: list[Shard] = []
         """Those whose gradients travel when this backward pass is over."""
         self._pass = -1
@@ -156,7 +104,7 @@ class Replicas(Adapter):
     def take(self, module: Any, names: dict[int, str]) -> None:
         """Averages a module's gradients from now on; ``names`` are those of the model's parameters."""
         shard = Shard(f"{self._scope}.{len(self._shards)}", module, names)
-        if shard.replicates:
+        if any(group._is_hsdp for group in shard.groups):
             raise errors.ConfigError(
                 "this model is sharded over a mesh whose outer dimension torch itself averages: shard it over the inner one alone, "
                 'fully_shard(model, mesh=mesh["shard"]), and give replicate mesh.get_group("replicate")'
@@ -172,72 +120,65 @@ class Replicas(Adapter):
         """What FSDP calls with a module's gradients, summed over the shards: those of the parameters that have got some."""
         if gradients.numel() == 0:
             return
-        parts = shard.match_reduced(gradients.numel())
         if gradients.device.type == "cuda":
             # It is FSDP's, of another stream, and torch before 2.15 may let go of it while this one works on it.
             gradients.record_stream(torch.cuda.current_stream(gradients.device))
         if self._pass != (now := torch._C._current_graph_task_id()):
             self._pass = now
             # Something is left if a backward pass has ended half-way, on all replicas.
-            self._travelling, self._late, self._index = [], [], 0
+            self._travelling, self._late = [], []
             torch.autograd.Variable._execution_engine.queue_callback(self._deliver)
-        if shard.adds_later(gradients.dtype) and parts is not None:
+        if shard.adds_later(gradients):
             # FSDP adds nothing now, and the mean is added when the backward pass is over, which goes on meanwhile.
             flat = gradients.detach().clone()
             gradients.zero_()
-            self._begin(flat, parts, shard.layout(parts))
+            self._begin(flat, shard, shard.trained())
         elif shard not in self._late:
             self._late.append(shard)
 
-    def _begin(self, flat: torch.Tensor, parts: list[ShardedParameter], layout: Layout, is_last: bool = False) -> None:
-        """Has gradients averaged, in place."""
+    def _begin(self, flat: torch.Tensor, shard: Shard | None, parts: list[ShardedParameter]) -> None:
+        """Has gradients of some of a shard's parameters averaged, in place; without a shard the step ends."""
         arrival = Arrival()
+        layout = Layout(f"{self._scope}.end", [Segment("end", 0, 1, False)]) if shard is None else shard.layout(parts)
         copy = flat.clone() if self.engine.fallback.is_enabled and not self.fallback_active else None
-        bucket = Bucket(self._index, is_last, flat, [], layout, arrival, copy).record_ready()
+        bucket = Bucket(len(self._travelling), shard is None, flat, [], layout, arrival, copy).record_ready()
         self.engine.clock.produced = time.perf_counter()
-        self._index = 0 if is_last else self._index + 1
         self._travelling.append((parts, bucket, arrival))
         self.engine.put(bucket)
 
-    def _wait(self, bucket: Bucket, arrival: Arrival) -> torch.Tensor:
-        """Waits for the mean: the host until it is known, the current stream until it is in place."""
-        try:
-            arrival.wait()
-        finally:
-            self.skipped = self.skipped or self.engine.steps.skipped
-        if bucket.buffer.device.type == "cuda":
-            current = torch.cuda.current_stream(bucket.buffer.device)
-            if bucket.stream is not None:
-                current.wait_stream(bucket.stream)
-            bucket.buffer.record_stream(current)
-        return bucket.buffer
-
     def _deliver(self) -> None:
-        """The end of a backward pass: averages what could not be before, and waits for all means."""
+        """The end of a backward pass: averages what could not be before, waits for all means, the host until they are known, the current stream until
+        they are in place, and adds them to the gradients."""
         self._pass = -1
         for shard in self._late:
-            parts = shard.trained()
-            grad = next((part.grad for part in parts if part.grad is not None), None)
-            if grad is None:
+            found = {part: grad for part in shard.trained() if (grad := part.grad) is not None}
+            if not found:
                 continue
-            flat = torch.zeros(sum(part.size for part in parts), dtype=grad.dtype, device=grad.device)
-            for part, piece in zip(parts, flat.split([part.size for part in parts])):
-                part.take_out(piece)
-            self._begin(flat, parts, shard.layout(parts))
+            flat = torch.cat([torch.zeros(part.size, dtype=grad.dtype, device=grad.device) for part, grad in found.items()])
+            for (part, grad), piece in zip(found.items(), flat.split([part.size for part in found])):
+                part.place(piece, grad).copy_(grad)
+                grad.zero_()
+            self._begin(flat, shard, list(found))
         if self._travelling:
             # A step ends with its last bucket, and only now it is known that no other comes: one of a single number.
-            end = Layout(f"{self._scope}.end", [Segment("end", 0, 1, False)])
-            self._begin(torch.zeros(1, device=self._travelling[-1][1].buffer.device), [], end, is_last=True)
+            self._begin(torch.zeros(1, device=self._travelling[-1][1].buffer.device), None, [])
         travelling, self._travelling = self._travelling, []
         for parts, bucket, arrival in travelling:
-            flat = self._wait(bucket, arrival)
-            for part, piece in zip(parts, flat.split([part.size for part in parts]) if parts else ()):
-                part.add(piece)
+            try:
+                arrival.wait()
+            finally:
+                self.skipped = self.skipped or self.engine.steps.skipped
+            if bucket.buffer.device.type == "cuda":
+                current = torch.cuda.current_stream(bucket.buffer.device)
+                if bucket.stream is not None:
+                    current.wait_stream(bucket.stream)
+                bucket.buffer.record_stream(current)
+            for part, piece in zip(parts, bucket.buffer.split([part.size for part in parts]) if parts else ()):
+                if (grad := part.grad) is not None:
+                    grad.add_(part.place(piece, grad))
 
-    @property
-    def is_alike(self) -> bool:
-        """Whether :meth:`state_dict` is the same on all ranks: each has its own shard."""
-        return False
+    is_alike = False
+    """Whether :meth:`state_dict` is the same on all ranks: each has its own shard."""
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint, on every rank its own: this rank's error feedback by parameter, each as FSDP has sharded it. For

@@ -51,7 +51,7 @@ class Buckets:
             check_one_device(self._devices)
         layout = self.layouts.get(tuple(map(id, parameters))) or self._lay_out(parameters, given.gradients())
         copy = None
-        if keeps and not self._keeps_gradients(parameters, buffer):
+        if keeps and not self._keeps_gradients(buffer):
             copy = self._copy(given.index(), buffer)
         bucket = Bucket(int(given.index()), given.is_last(), buffer, parameters, layout, promise, copy)
         return bucket.record_ready() if buffer.is_cuda else bucket
@@ -79,21 +79,14 @@ class Buckets:
             log.warning("the checkpoint has error feedback of %s, which the model does not have: it is left out", ", ".join(strange))
         return {**state, "feedback": {key: kept for key, kept in state["feedback"].items() if key not in strange}}
 
-    def _keeps_gradients(self, parameters: list[torch.nn.Parameter], buffer: torch.Tensor) -> bool:
-        """Whether this rank's gradients are in the parameters' ``grad``, in tensors of their own. They are not where DDP looks for unused parameters,
-        nor in ``DDP.join()``: a rank without inputs hands over zeros there, and its ``grad`` is that of its last step."""
+    def _keeps_gradients(self, buffer: torch.Tensor) -> bool:
+        """Whether this rank's gradients are in the parameters' ``grad``, in tensors of their own. They are not where these are views of buckets, where DDP
+        looks for unused parameters, nor in ``DDP.join()``: a rank without inputs hands over zeros there, and its ``grad`` is that of its last step."""
         ddp = None if self._ddp is None else self._ddp()
         # A plain module does not tell how DDP treats it.
-        if ddp is None or ddp.find_unused_parameters or getattr(ddp, "static_graph", False) or buffer.is_sparse:
+        if ddp is None or ddp.gradient_as_bucket_view or ddp.find_unused_parameters or getattr(ddp, "static_graph", False) or buffer.is_sparse:
             return False
-        if getattr(getattr(ddp, "_join_config", None), "enable", True):
-            return False
-        start = buffer.data_ptr()
-        end = start + buffer.numel() * buffer.element_size()
-        for parameter in parameters:
-            if (grad := parameter.grad) is None or grad.is_sparse or start <= grad.data_ptr() < end:
-                return False
-        return True
+        return not getattr(getattr(ddp, "_join_config", None), "enable", True)
 
     def _copy(self, index: int, buffer: torch.Tensor) -> torch.Tensor:
         """A copy of a bucket. Its memory is kept for the next step: getting it anew costs as much as the copy."""

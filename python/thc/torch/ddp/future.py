@@ -55,8 +55,10 @@ class BucketFuture:
         self._pass_error = pass_error if pass_error.await_end(is_last) else None
         devices = [buffer.device] if buffer.device.type == "cuda" else None
         self._promise: torch.futures.Future[torch.Tensor] = torch.futures.Future(devices=devices)
-        # What hangs on a future keeps an exception, which the future itself does not once it has gone through C++.
-        self.future: torch.futures.Future[torch.Tensor] = self._promise.then(lambda fulfilled: fulfilled.value())
+        self.future = self._promise
+        if self._pass_error is None:
+            # What hangs on a future keeps an exception, which the future itself does not once it has gone through C++.
+            self.future = self._promise.then(lambda fulfilled: fulfilled.value())
 
     def set_result(self, error: BaseException | None) -> None:
         """Hands over the bucket as it is, or says what went wrong. A future waits for the streams of the tensors that are in it, as they

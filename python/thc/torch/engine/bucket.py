@@ -117,7 +117,8 @@ class Bucket:
             self.buffer.copy_(self.copy)
             return
         for segment, parameter in zip(self.layout.segments, self.parameters):
-            assert parameter.grad is not None
+            if parameter.grad is None:
+                raise errors.LostError(f"the parameter server was lost, and {segment.name} has no gradient any more that could be averaged again")
             in_shape_of(self.buffer[segment.slice], parameter).copy_(parameter.grad.detach())
 
     def release(self, error: BaseException | None = None) -> None:

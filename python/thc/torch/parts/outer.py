@@ -275,7 +275,7 @@ def outer(
     if not 0 <= delay <= every:
         raise errors.ConfigError(f"delay is {delay}: give 0 to {every} steps, since a part is sent again after {every}")
     compression.only("outer")
-    told = dict(every=every, parts=parts, delay=delay, mode=mode, fallback=fallback)
+    told: dict[str, Any] = dict(every=every, parts=parts, delay=delay, mode=mode, fallback=fallback)
     group = enter(process_group, group, over, compression, join, is_one_of_many=bool(inside), **told)
     begin_alike(model, process_group)
     kept = Options.of(compression, group, feedback=mode != "raw", fallback=fallback, device="cpu")
