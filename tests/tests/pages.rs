@@ -120,7 +120,7 @@ fn first_steps_of_the_readme_work_as_printed() {
     let script =
         format!("ip link set lo up || exit 77\n{}\nwait", commands.join("\n").replace("16Mi", "64Ki"));
     let mut command = Command::new("unshare");
-    command.args(["-rn", "bash", "-c", &script]).current_dir(thc_tests::built_in()).stdin(Stdio::null());
+    command.args(["-rn", "bash", "-c", &script]).current_dir(built_in()).stdin(Stdio::null());
     let output = command.output().unwrap();
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.code() == Some(77) || errors.contains("unshare failed") {
