@@ -52,7 +52,7 @@ pub struct Flags {
     /// Read this TOML file; flags override it
     #[arg(long, short, value_name = "PATH")]
     config: Option<PathBuf>,
-    /// Serve metrics to Prometheus at http://ADDRESS:PORT/metrics [default: nowhere]
+    /// Serve metrics to Prometheus here: http://ADDRESS:PORT/metrics [default: nowhere]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<SocketAddr>,
     #[command(flatten)]

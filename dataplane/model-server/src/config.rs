@@ -19,7 +19,7 @@ pub struct ModelServerConfig {
     /// UDP address and port to listen on [default: 127.0.0.1:9100]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: SocketAddr,
-    /// Keep the models in this folder across restarts [default: keep them in memory only]
+    /// Keep models in this folder across restarts [default: in memory]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// How often to write changes; a killed server loses at most the pushes of this time and of one save [default: 1s]

@@ -31,7 +31,7 @@ pub struct Remote {
     /// PEM file with the authority of the controller's certificate; with it the connection is encrypted
     #[arg(long, global = true, env = "THC_CONTROLLER_CA", value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// PEM file with your own certificate, if the controller requires one
+    /// PEM file with your own certificate; needed where the controller requires one
     #[arg(long, global = true, env = "THC_CONTROLLER_CERT", value_name = "FILE")]
     cert: Option<PathBuf>,
     /// PEM file with the private key of --cert

@@ -86,7 +86,7 @@ pub(super) struct Keys {
     #[arg(long, value_name = "NUMBER", hide = true)]
     pub(super) inject_seed: Option<u64>,
 
-    /// Tensors to reduce, of f32, f64, f16 or bf16 in .npy or .safetensors, or raw little-endian f32 under any other name
+    /// Tensors to reduce: f32, f64, f16 or bf16 in .npy or .safetensors, or raw little-endian f32 under any other name
     #[arg(long, value_name = "FILE", help_heading = "Work")]
     pub(super) input: Option<PathBuf>,
     /// File for the mean: .npy, .safetensors, or raw little-endian f32 under any other name
