@@ -6,19 +6,18 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// A cache line of coordinates.
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, align(64))]
-struct Line([f32; 16]);
+/// Coordinates in a cache line.
+const LINE: usize = 64 / size_of::<f32>();
 
-/// Lines in a huge page of 2 MiB.
-const HUGE: usize = (2 << 20) / size_of::<Line>();
+/// Coordinates in a huge page of 2 MiB.
+const HUGE: usize = (2 << 20) / size_of::<f32>();
 
 /// A fixed number of coordinates, aligned to 64 bytes. Dereferences to a slice.
 pub struct Buffer {
-    lines: Vec<Line>,
-    /// First line used: memory before a large buffer's first huge page is never touched, and so not
-    /// allocated.
+    /// Of floats: memory for types that are aligned to more than the allocator promises is filled with zeros, and so has its
+    /// pages before the system is asked for huge ones.
+    memory: Vec<f32>,
+    /// First coordinate used: what is before a large buffer's first huge page is never touched, and so not allocated.
     start: usize,
     len: usize,
 }
@@ -27,18 +26,14 @@ impl Buffer {
     /// `len` zeros.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        let used = len.div_ceil(16);
-        if used < HUGE {
-            return Self { lines: bytemuck::zeroed_vec(used), start: 0, len };
+        let align = if len < HUGE { LINE } else { HUGE };
+        let spare = if len == 0 { 0 } else { align };
+        let mut memory: Vec<f32> = bytemuck::zeroed_vec(len + spare);
+        let start = memory.as_ptr().align_offset(align * size_of::<f32>()).min(spare);
+        if align == HUGE {
+            crate::arch::ask_for_huge(&mut memory[start..start + len]);
         }
-        let mut lines: Vec<Line> = bytemuck::zeroed_vec(used + HUGE);
-        let start = lines.as_ptr().align_offset(HUGE * size_of::<Line>()).min(HUGE);
-        crate::arch::ask_for_huge(&mut lines[start..start + used]);
-        Self { lines, start, len }
-    }
-
-    fn used_range(&self) -> std::ops::Range<usize> {
-        self.start..self.start + self.len.div_ceil(16)
+        Self { memory, start, len }
     }
 }
 
@@ -60,14 +55,13 @@ impl Deref for Buffer {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        &bytemuck::cast_slice(&self.lines[self.used_range()])[..self.len]
+        &self.memory[self.start..][..self.len]
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [f32] {
-        let used = self.used_range();
-        &mut bytemuck::cast_slice_mut(&mut self.lines[used])[..self.len]
+        &mut self.memory[self.start..][..self.len]
     }
 }
 
@@ -84,6 +78,7 @@ impl PartialEq for Buffer {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -100,9 +95,24 @@ mod tests {
         }
     }
 
+    /// Otherwise their pages are small ones.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn large_ones_are_not_touched_before_they_are_used() {
+        let pages = || -> usize {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            statm.split(' ').nth(1).unwrap().parse().unwrap()
+        };
+        let before = pages();
+        let buffer = Buffer::zeroed(1 << 26);
+        // Other tests may use memory meanwhile.
+        let more = pages().saturating_sub(before) * 4096;
+        assert!(more < (1 << 26), "{more} bytes of {}", size_of_val(&*buffer));
+    }
+
     #[test]
     fn large_ones_begin_on_a_huge_page() {
-        for len in [HUGE * 16, HUGE * 16 + 1, 3 << 20] {
+        for len in [HUGE, HUGE + 1, 3 << 20] {
             let mut buffer = Buffer::zeroed(len);
             assert!(buffer.as_ptr().addr().is_multiple_of(2 << 20));
             assert!(buffer.len() == len && buffer.iter().all(|v| *v == 0.0));
