@@ -79,6 +79,13 @@ fn read_from(
     let command = shorten(command.arg(generate), short).subcommand_required(false);
     let mut command = with_print_config(command);
     let matches = command.try_get_matches_from_mut(words)?;
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for (name, read) in misspelt(&command, names) {
+        print_error(format_args!(
+            "{}: nothing reads the variable {name}; {read} is similar",
+            command.get_name()
+        ));
+    }
     if let Some(what) = matches.get_one::<String>("generate") {
         return Err(Stop::Text(generated(command, what)?));
     }
@@ -93,6 +100,19 @@ fn read_from(
         return Err(Stop::Text(settings::settings(of, given, &table)));
     }
     Ok(matches)
+}
+
+/// The variables among `names` that the command does not read, each with a similar one that it reads.
+fn misspelt(command: &Command, names: impl Iterator<Item = String>) -> Vec<(String, String)> {
+    let subcommands: Vec<&Command> = command.get_subcommands().collect();
+    let args = subcommands.iter().copied().chain([command]).flat_map(Command::get_arguments);
+    let read: Vec<String> =
+        args.filter_map(|arg| arg.get_env()).map(|name| name.to_string_lossy().into_owned()).collect();
+    let similar = |name: &str| read.iter().find(|read| strsim::osa_distance(name, read) <= 2).cloned();
+    names
+        .filter(|name| name.starts_with("THC_") && !read.contains(name))
+        .filter_map(|name| similar(&name).map(|read| (name, read)))
+        .collect()
 }
 
 /// Adds `--print-config` to the command that reads a configuration: this one, or its subcommand `run`.
@@ -230,5 +250,14 @@ mod tests {
         let Err(Stop::Clap(error)) = read_words(&words) else { panic!() };
         let error = error.to_string();
         assert!(error.contains("p.toml") && !error.contains("sesame"), "{error}");
+    }
+
+    #[test]
+    fn a_variable_like_one_that_is_read_is_misspelt() {
+        let worker = Arg::new("worker").long("worker").env("THC_WORKER");
+        let command = Command::new("p").subcommand(Command::new("run").arg(worker));
+        let names = ["THC_WORKR", "THC_WORKER", "THC_JOB", "HC_WORKER"].map(str::to_owned);
+        let found = misspelt(&command, names.into_iter());
+        assert_eq!(found, [("THC_WORKR".to_owned(), "THC_WORKER".to_owned())]);
     }
 }
