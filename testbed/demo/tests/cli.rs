@@ -103,7 +103,7 @@ fn wrong_arguments_are_one_clear_error_and_status_2() {
         ("table -g 30", "--fraction"),
         ("table -b 4 -g 14 -p 1/32", "granularity 14"),
         ("table -b 4 -g 256 -p 1/32", "granularity 256"),
-        ("table -b 9 -g 30 -p 1/32", "bit budget 9"),
+        ("table -b 9 -g 30 -p 1/32", "give 1, 2, 3, 4 or 8"),
         ("table -b 4 -g 30 -p 2", "not between 0 and 1"),
         ("table -b 4 -g 30 -p x/y", "not a fraction"),
         ("table -n 300", "300 workers"),

@@ -72,10 +72,9 @@ pub(in crate::arch) unsafe fn inverse<V: Vector>(x: &mut [f32], scale: f32, sign
     if len < leaf_len::<V, ()>() {
         return scalar::inverse(x, scale, signs);
     }
+    let target = Some(Target { to: p, far: false });
     // SAFETY: as in `forward`.
-    unsafe {
-        transform::<V, ()>(None, p, Some(Target { to: p, far: false }), len, (scale, signs), [&[]; 2], ())
-    };
+    unsafe { transform::<V, ()>(None, p, target, len, (scale, signs), [&[]; 2], ()) };
 }
 
 /// # Safety
