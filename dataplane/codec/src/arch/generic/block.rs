@@ -4,8 +4,8 @@
 //! estimated in the first-level cache just before the inverse transform works on it. So only the outer passes go over the
 //! whole block.
 
-use super::hadamard::{Target, leaf_len, leaf_vectors, transform};
-use super::passes::{Between, Source};
+use super::hadamard::{Target, leaf_len, transform};
+use super::passes::{Between, Source, leaf_vectors};
 use super::quantize::{self, Constants};
 use super::rht;
 use crate::arch::groups::{GROUP, LARGE, SMALL};

@@ -5,7 +5,9 @@
 //! first, so that all stages of a block follow each other while it is in cache: a transform of 2^20 coordinates moves 4 MiB
 //! through the second-level cache twice. Every element sees its stages in the order that `crate::rht` defines.
 
-use super::passes::{APART, Between, FAR, IN_PLACE, Parts, Source, first_pass, last_pass, leaf, minus, pass};
+use super::passes::{
+    APART, Between, FAR, IN_PLACE, Parts, Source, first_pass, last_pass, leaf, leaf_vectors, minus, pass,
+};
 use crate::arch::prefetch;
 use crate::arch::vector::Vector;
 use crate::signs::Signs;
@@ -24,16 +26,6 @@ fn radices<V: Vector>(above: u32) -> (u32, u32) {
         (_, 0) => (3, 3),
         (_, 1) if V::REGISTERS == 32 => (3, 4),
         (_, rest) => (rest, 3),
-    }
-}
-
-/// Vectors in a leaf: as many as fill half of the registers, or 8, where `B` needs registers. A leaf has at least 64
-/// coordinates, so that no word of signs straddles the streams of the outermost pass.
-pub(super) const fn leaf_vectors<V: Vector, B: Between<V>>() -> usize {
-    match (B::TAKES, V::LANES < 8) {
-        (true, true) => 64 / V::LANES,
-        (true, false) => 8,
-        (false, _) => V::REGISTERS / 2,
     }
 }
 

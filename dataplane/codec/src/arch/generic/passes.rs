@@ -1,6 +1,5 @@
 //! Passes of the Hadamard transform over a block: some stages at a time, in registers.
 
-use super::hadamard::leaf_vectors;
 use crate::arch::prefetch;
 use crate::arch::vector::Vector;
 use crate::signs::Signs;
@@ -177,6 +176,16 @@ pub(super) unsafe fn first_pass<V: Vector, const R: usize>(
             }
             c += V::LANES;
         }
+    }
+}
+
+/// Vectors in a leaf: as many as fill half of the registers, or 8, where `B` needs registers. A leaf has at least 64
+/// coordinates, so that no word of signs straddles the streams of the outermost pass.
+pub(super) const fn leaf_vectors<V: Vector, B: Between<V>>() -> usize {
+    match (B::TAKES, V::LANES < 8) {
+        (true, true) => 64 / V::LANES,
+        (true, false) => 8,
+        (false, _) => V::REGISTERS / 2,
     }
 }
 
