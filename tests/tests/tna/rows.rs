@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 use thc_controller::{Options, Store, SwitchRows, TargetConfig, plan};
 use thc_p4::rows::MemberRow;
-use thc_protocol::aggregator::Level;
-use thc_protocol::wire::Form;
+use thc_protocol::TableId;
+use thc_protocol::aggregator::{Level, Lookup};
+use thc_protocol::wire::{Form, Table, Tables};
 use thc_tests::traffic::frame::Mac;
 use thc_tests::traffic::plant::{CONTROL_PORT, OWN, OWN_MAC, PlacedJob, Plant};
 use thc_tests::traffic::racks::RACKS;
@@ -69,23 +70,32 @@ fn job(placed: &PlacedJob) -> Value {
     })
 }
 
-/// What the controller would remember.
-fn store(plant: &Plant) -> Store {
-    let written = |form: Form| (form.width(), form.lane().bits());
-    let table = |(number, (id, lookup)): (usize, (&u8, &thc_protocol::aggregator::Lookup))| {
-        let said = json!({
-            "bits": 4, "granularity": 30, "fraction": 0.03125, "values": lookup.values,
-            "form": written(lookup.form), "number": number,
-        });
-        (id.to_string(), said)
+/// The tables of a job. Their numbers are those that the store has.
+fn tables(plant: &Plant, placed: &PlacedJob) -> Tables {
+    let unknown = Lookup { form: Form::USUAL, values: [0; 16] };
+    let table = |(id, number): (&TableId, u8)| {
+        let Lookup { form, values } = *plant.tables.get(&id.0).unwrap_or(&unknown);
+        let (bits, fraction) = (form.width(), 0.03125);
+        Table { id: TableId(number), bits, form, granularity: 30, fraction, t_p: 2.0, values }
     };
-    let jobs = plant.jobs.iter().map(|placed| (format!("job{}", placed.config.job), job(placed)));
-    serde_json::from_value(json!({
+    Tables::new(&placed.config.tables.iter().zip(1..).map(table).collect::<Vec<_>>()).unwrap()
+}
+
+/// The controller's store.
+fn store(plant: &Plant) -> Store {
+    let name = |placed: &PlacedJob| format!("job{}", placed.config.job);
+    let jobs = plant.jobs.iter().map(|placed| (name(placed), job(placed)));
+    let numbers = plant.tables.keys().zip(0..).map(|(id, number): (_, u8)| (id.to_string(), number.into()));
+    let mut store: Store = serde_json::from_value(json!({
         "jobs": jobs.collect::<serde_json::Map<_, _>>(),
-        "tables": plant.tables.iter().enumerate().map(table).collect::<serde_json::Map<_, _>>(),
+        "tables": numbers.collect::<serde_json::Map<_, _>>(),
         "epoch": 1, "serial": 1,
     }))
-    .unwrap()
+    .unwrap();
+    for placed in &plant.jobs {
+        store.jobs.get_mut(&name(placed)).unwrap().spec.setup.welcome.tables = tables(plant, placed);
+    }
+    store
 }
 
 /// What the chip is to hold.
