@@ -16,13 +16,13 @@ use crate::signs::Signs;
 /// stages above the leaves. Passes between these are of radix 8. The innermost pass is of radix 16 where 16 vectors fit in
 /// half of the registers and it saves a pass, or where the outermost pass could only be of radix 8: the block that it reads and the
 /// one that it writes would compete with 16 streams for the ways of the first-level cache. (The radix 16 is not farther out for the
-/// same reason.)
+/// same reason.) From 12 stages on a block is larger than that cache, and two passes of radix 8 are faster.
 #[inline(always)]
 fn radices<V: Vector>(above: u32) -> (u32, u32) {
     match (above, above % 3) {
         (4, _) if V::REGISTERS == 32 => (4, 4),
         (..4, _) => (above, above),
-        (_, 0) if V::REGISTERS == 32 => (2, 4),
+        (..12, 0) if V::REGISTERS == 32 => (2, 4),
         (_, 0) => (3, 3),
         (_, 1) if V::REGISTERS == 32 => (3, 4),
         (_, rest) => (rest, 3),
