@@ -1,6 +1,6 @@
 //! The errors of a P4Info.
 
-/// The reason for which something is no P4Info.
+/// An error in a P4Info.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum P4InfoError {

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use std::fmt;
 
-/// The reason for which a text is not the TOML that it should be. The message shows no more of the text than a key, since a value may be secret.
+/// An error in a TOML text. The message shows no more of the text than a key, since a value may be secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
     /// Counted from 1.

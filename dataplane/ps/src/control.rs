@@ -77,7 +77,7 @@ impl Lines {
         true
     }
 
-    /// The same for a refusal of this worker, which asks again and again.
+    /// As [`Self::allow`], and at most one line in [`LINE_EVERY`] for each worker, which may ask again and again.
     fn allow_refusal(&mut self, now: Duration, worker: (JobId, WorkerId)) -> bool {
         self.refusals.retain(|(_, at)| now.saturating_sub(*at) < LINE_EVERY);
         let is_new = self.refusals.iter().all(|(logged, _)| *logged != worker);

@@ -28,7 +28,7 @@ const DOZE: Duration = Duration::from_millis(1);
 /// Its sleep when nothing has come for [`QUIET`].
 const SLEEP: Duration = Duration::from_millis(20);
 const QUIET: Duration = Duration::from_secs(2);
-/// The shortest time between two events in the log that sending fails.
+/// The shortest time between two log events about failed sends.
 const COMPLAIN: Duration = Duration::from_secs(10);
 
 /// A command to a shard.

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use thc_transport::{Backend, LossyConfig};
 
-/// The times for which a worker waits.
+/// The time-outs of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// For the other workers to join. Default 60 s.
@@ -43,7 +43,7 @@ pub struct GroupConfig {
     pub io: Backend,
     /// Address and port to send from. Default: any address, a free port.
     pub bind: SocketAddr,
-    /// The times for which it waits.
+    /// Time-outs.
     pub timeouts: Timeouts,
     /// The receive buffer to ask the kernel for, in bytes. Default 8 MiB.
     pub recv_buffer: usize,

@@ -21,10 +21,10 @@ pub enum ProbeAnswer {
     Job {
         /// The number of the job's workers.
         workers: u8,
-        /// The reason for which this build cannot take part: a table, lanes, blocks or features that it does not know.
+        /// What this build does not know, and cannot take part without: a table, lanes, blocks or features.
         unusable: Option<String>,
     },
-    /// The reason for which the server refuses workers with this job and cookie.
+    /// The server's reason for refusing workers with this job and cookie.
     Refused(RefuseReason),
 }
 

@@ -200,7 +200,7 @@ impl Agent {
         let config = self.config.clone();
         let connecting = Target::connect(&config);
         tokio::pin!(connecting);
-        // `why` is the reason for which this controller is not the primary one, while it is not.
+        // Until this controller is the primary one, `why` says what prevents that.
         let (mut target, mut why) = loop {
             tokio::select! {
                 connected = &mut connecting => break connected?,

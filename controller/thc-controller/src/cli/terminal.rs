@@ -34,7 +34,7 @@ pub(super) fn print_json(message: &impl Serialize) -> Result<(), Failure> {
     print(&text)
 }
 
-/// The reason for which a command ends early.
+/// An error that ends a command early.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) status: u8,

@@ -90,7 +90,7 @@ impl Service {
                 self.shared.store().change(&change.job, |store| {
                     let job = store.jobs.get(&change.job).cloned();
                     let number = job.as_ref().map_or_else(|| store.free_number(), |job| job.spec.number());
-                    let spec = JobSpec::from_request(&homes.section, number, homes.shared.as_ref())?;
+                    let spec = homes.spec(number)?;
                     let Some(job) = job else { return store.add(spec, &homes.rooms) };
                     check_idle(&job, "it is changed at the next start")?;
                     store.replace(spec, &homes.rooms)
@@ -130,12 +130,12 @@ impl Service {
         };
         let Some(job) = job else {
             let (homes, number) = (self.homes(asked)?, self.shared.store().free_number());
-            JobSpec::from_request(&homes.section, number, homes.shared.as_ref())?;
+            homes.spec(number)?;
             return Ok(step(Kind::Create, Vec::new(), asked.clone()));
         };
         let next = fill(&job, asked);
         let homes = self.homes(&next)?;
-        let desired = JobSpec::from_request(&homes.section, job.spec.number(), homes.shared.as_ref())?;
+        let desired = homes.spec(job.spec.number())?;
         let mut differences = differences(&job.spec, &desired);
         // A key that follows from a declared one is shown only if no declared one differs.
         let declared = serde_json::to_value(asked).unwrap_or_default();

@@ -36,6 +36,11 @@ impl Homes {
     pub(super) fn names(&self) -> Vec<String> {
         self.rooms.iter().map(|(name, _)| name.clone()).collect()
     }
+
+    /// The job of this number there.
+    pub(super) fn spec(&self, number: u16) -> Result<JobSpec, Status> {
+        JobSpec::from_request(&self.section, number, self.shared.as_ref())
+    }
 }
 
 /// A job's places on its targets.
@@ -81,13 +86,7 @@ impl Service {
         // A target that is away cannot take the job: refuse before anything is written.
         names.iter().try_for_each(|name| self.check_connected(name))?;
         let name = asked.name();
-        self.change(name, |store| {
-            store.add(
-                JobSpec::from_request(&homes.section, store.free_number(), homes.shared.as_ref())?,
-                &homes.rooms,
-            )
-        })
-        .await?;
+        self.change(name, |store| store.add(homes.spec(store.free_number())?, &homes.rooms)).await?;
         let Err(refusal) = self.sync(name, &names).await else {
             tracing::info!("job {name}: created on {}", names.join(", "));
             return self.job(name);
@@ -201,7 +200,7 @@ impl Service {
     /// Makes a job what this section says, on all of its targets, which take it.
     pub(super) async fn change_to(&self, job: &Job, next: &JobSection) -> Result<(), Status> {
         let (name, homes) = (job.spec.name(), self.homes(next)?);
-        let spec = JobSpec::from_request(&homes.section, job.spec.number(), homes.shared.as_ref())?;
+        let spec = homes.spec(job.spec.number())?;
         let mut all = homes.names();
         all.iter().try_for_each(|name| self.check_connected(name))?;
         // Targets that it was on, too, if they are there.

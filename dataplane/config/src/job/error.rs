@@ -52,7 +52,7 @@ impl Section {
     }
 }
 
-/// The reason for refusing a configuration: each message is one line that says what to change, and shows no cookie.
+/// An error of a configuration: each message is one line that says what to change, and shows no cookie.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the messages name the fields")]
