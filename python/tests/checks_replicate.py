@@ -200,6 +200,17 @@ def check_parameters_without_gradients() -> None:
     assert often < once / 10, (once, often)
 
 
+def check_replicas_that_use_different_layers_hear_of_it() -> None:
+    """Gradients of equal length would be averaged as if they were one parameter's."""
+    for chosen in ([0], [1]), ([0, 1], [1, 2]), ([0, 1, 2], [1]):
+        model, both = Choosing(), mesh()
+        fsdp()(model, mesh=both["shard"])
+        replicated(model, both, compression=thc.torch.Compression())
+        with refused(thc.MismatchError, "different"):
+            model(inputs(RANK)[:, :95], chosen[both.get_local_rank("replicate")]).backward()
+        assert not any(float(p.grad._local_tensor.abs().max()) for p in model.parameters() if p.grad is not None), "no gradient but zeros"
+
+
 def check_a_checkpoint_has_error_feedback() -> None:
     """What a mean lacks is kept: of this step, and of those before if it was loaded."""
     both, mine = mesh(), inputs(RANK)[:, :95]

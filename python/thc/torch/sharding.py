@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import time
 from typing import Any
@@ -139,7 +140,7 @@ class Replicas(Adapter):
     def _begin(self, flat: torch.Tensor, shard: Shard | None, parts: list[ShardedParameter]) -> None:
         """Has gradients of some of a shard's parameters averaged, in place; without a shard the step ends."""
         arrival = Arrival()
-        layout = Layout(f"{self._scope}.end", [Segment("end", 0, 1, False)]) if shard is None else shard.layout(parts)
+        layout = Layout(f"{self._scope}.end", [Segment("end", 0, flat.numel(), False)]) if shard is None else shard.layout(parts)
         copy = flat.clone() if self.engine.fallback.is_enabled and not self.fallback_active else None
         bucket = Bucket(len(self._travelling), shard is None, flat, [], layout, arrival, copy).record_ready()
         self.engine.clock.produced = time.perf_counter()
@@ -160,14 +161,19 @@ class Replicas(Adapter):
                 grad.zero_()
             self._begin(flat, shard, list(found))
         if self._travelling:
-            # A step ends with its last bucket, and only now it is known that no other comes: one of a single number.
-            self._begin(torch.zeros(1, device=self._travelling[-1][1].buffer.device), None, [])
+            # A step ends with its last bucket, and only now it is known that no other comes: one of what all replicas must have in common.
+            names = [segment.name for _, bucket, _ in self._travelling for segment in bucket.layout.segments]
+            own = torch.tensor([*hashlib.sha256(repr(names).encode()).digest()[:8]], dtype=torch.float32)
+            self._begin(torch.cat([own, own.square()]).to(self._travelling[-1][1].buffer.device), None, [])
         travelling, self._travelling = self._travelling, []
-        for parts, bucket, arrival in travelling:
-            try:
+        try:
+            for _, _, arrival in travelling:
                 arrival.wait()
-            finally:
-                self.skipped = self.skipped or self.engine.steps.skipped
+        finally:
+            self.skipped = self.skipped or self.engine.steps.skipped
+        if travelling:
+            _check_alike(own, travelling[-1][1].buffer)
+        for parts, bucket, _ in travelling:
             if bucket.buffer.device.type == "cuda":
                 current = torch.cuda.current_stream(bucket.buffer.device)
                 if bucket.stream is not None:
@@ -191,6 +197,15 @@ class Replicas(Adapter):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where :meth:`state_dict` was called: on the same rank of as many, with the same model."""
         self.engine.load_state_dict(state)
+
+
+def _check_alike(own: torch.Tensor, mean: torch.Tensor) -> None:
+    """Raises :exc:`thc.MismatchError` if replicas averaged gradients of different parameters, of whose digests and their squares this is the mean. A
+    difference shows as a variance on all replicas, and where that is too little for f32, on those that differ."""
+    digest, square = mean.cpu().chunk(2)
+    differs = ((square - digest.square()).abs() > 0.012) | ((digest - own).abs() > 0.001)
+    if bool(torch.isfinite(mean).all()) and bool(differs.any()):
+        raise errors.MismatchError("replicas have gradients of different parameters in this backward pass: use the same layers on all replicas in each step")
 
 
 def replicate(
