@@ -9,27 +9,13 @@ pub mod parties;
 pub mod random;
 pub mod sim;
 
-use thc_codec::table::LookupTable;
-use thc_protocol::TableId;
-use thc_protocol::wire::{Form, Kind, Table};
+use thc_protocol::wire::Kind;
 
-/// A lookup table in the form of WELCOME, still without a number, for packets of this form.
-pub fn wire_table(form: Form, table: &LookupTable) -> Table {
-    Table {
-        id: TableId(0),
-        bits: table.bits(),
-        form,
-        granularity: table.granularity(),
-        fraction: table.fraction(),
-        t_p: table.t_p(),
-        values: table.values16(),
-    }
-}
+pub use agenda::Agenda;
+pub use sim::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};
+pub use thc_config::job::wire_table;
 
 /// All kinds of packets, in the order of their bytes.
 pub fn kinds() -> Vec<Kind> {
     (0..=u8::MAX).filter_map(Kind::from_byte).collect()
 }
-
-pub use agenda::Agenda;
-pub use sim::{LinkConfig, SimConfig, SimIo, SimNet, SimStats};

@@ -27,7 +27,7 @@ pub use options::{JobOptions, PolicyName};
 pub use place::{ServerPlace, rack_number, root_address, share_addresses};
 pub use rack_size::RackSize;
 pub use setup::{DEFAULT_DEADLINE, JobSetup, validate_jobs};
-pub use tables::{KnownTables, TableOptions};
+pub use tables::{KnownTables, TableOptions, wire_table};
 
 #[cfg(test)]
 mod tests;

@@ -141,16 +141,7 @@ impl TableOptions {
         if racks.is_some() && (form.lane() == Lane::Bits4 || form.is_packed()) {
             return Err(section.wrong("lane", lane, "racks need lanes of 8 or 16 bits"));
         }
-        let table = self.lookup(job, workers, racks, bits, form, own.as_deref())?;
-        Ok(Table {
-            id: TableId(0),
-            bits: table.bits(),
-            form,
-            granularity: table.granularity(),
-            fraction: table.fraction(),
-            t_p: table.t_p(),
-            values: table.values16(),
-        })
+        Ok(wire_table(form, &self.lookup(job, workers, racks, bits, form, own.as_deref())?))
     }
 
     fn lookup(
@@ -249,4 +240,17 @@ fn narrowest(table: &Table, workers: u16) -> Form {
 /// server restarts with other jobs.
 fn default_table(job: u16) -> u64 {
     (u64::from(job) + MAX_TABLE - 1) % MAX_TABLE + 1
+}
+
+/// A lookup table in the form of WELCOME, still without a number, for packets of this form.
+pub fn wire_table(form: Form, table: &LookupTable) -> Table {
+    Table {
+        id: TableId(0),
+        bits: table.bits(),
+        form,
+        granularity: table.granularity(),
+        fraction: table.fraction(),
+        t_p: table.t_p(),
+        values: table.values16(),
+    }
 }
