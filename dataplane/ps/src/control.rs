@@ -330,11 +330,12 @@ impl Control {
         } else if gone && kind == Kind::Leave {
             tracing::info!("job {}: worker {} has left", header.job, header.worker);
         } else if new && kind == Kind::Join {
-            let count = joined.count_ones();
             tracing::info!(
-                "job {}: worker {} joined from {from}, {count} joined so far",
+                "job {}: worker {} joined from {from}, {} of {} have joined",
                 header.job,
-                header.worker
+                header.worker,
+                joined.count_ones(),
+                self.registry.workers(header.job).unwrap_or_default(),
             );
         }
     }

@@ -177,6 +177,11 @@ impl Registry {
         self.jobs.values().any(|state| state.knows(from))
     }
 
+    /// The number of workers of a job.
+    pub fn workers(&self, job: JobId) -> Option<u8> {
+        Some(self.jobs.get(&job)?.job.config.workers)
+    }
+
     /// The workers that have joined a job and not left it, one bit each, and whether its session runs.
     pub fn status(&self, job: JobId) -> Option<(u64, bool)> {
         let state = self.jobs.get(&job)?;
