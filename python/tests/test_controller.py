@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import thc
-from conftest import needs_ipv6, outcomes, run_together
+from conftest import needs_ipv6, outcomes, run_ranks, run_together
 from patience import HANG
 from servers import Controller, ParameterServer
 
@@ -61,13 +60,8 @@ def test_from_the_environment_as_torchrun_sets_it(controller: Controller) -> Non
         "import thc, numpy as np; g = thc.Group.from_env(); a = np.full(9, float(g.worker), np.float32); "
         "g.allreduce(a, mode='raw'); print(a[0], g.worker); g.close()"
     )
-    base = {key: value for key, value in os.environ.items() if not key.startswith("THC_")}
-    base |= {"THC_PS": controller.url("train"), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "THC_TIMEOUT": "20"}
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", script], env=base | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
-        for rank in range(2)
-    ]
-    assert [rank.communicate(timeout=HANG)[0].strip() for rank in ranks] == ["0.5 0", "0.5 1"]
+    said = run_ranks(script, THC_PS=controller.url("train"), THC_TIMEOUT="20")
+    assert [out.strip() for out, _ in said] == ["0.5 0", "0.5 1"]
 
 
 def test_what_the_controller_refuses(controller: Controller) -> None:
