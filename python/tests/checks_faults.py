@@ -119,7 +119,7 @@ def check_comparing_replicas_in_join() -> None:
 def check_process_groups_are_made_once() -> None:
     process_group = dist.new_group()
     made = len(dist.distributed_c10d._world.pg_map)
-    counts = []
+    counts, files = [], []
     for _ in range(4):
         model, hook = wrap_model(torch.nn.Linear(30, 30), {"process_group": process_group})
         sums, _ = wrap_model(torch.nn.Linear(30, 30), {"process_group": process_group}, over="process-group")
@@ -129,7 +129,10 @@ def check_process_groups_are_made_once() -> None:
         hook.close()
         thc.torch.hook_of(sums).close()
         counts.append(len(dist.distributed_c10d._world.pg_map))
+        files.append(len(os.listdir("/proc/self/fd")))
     assert made < counts[0] == counts[-1], (made, counts)
+    # The first models open what all have in common.
+    assert max(files[2:]) <= files[1] + 2, files
     # A model that is closed averages nothing more, not even with what another uses now.
     with refused(thc.ClosedError):
         model(torch.randn(4, 30)).sum().backward()
@@ -308,6 +311,9 @@ def check_distributed_checkpoints_give_each_rank_its_own() -> None:
         assert state["steps"] == 5 and all(torch.equal(state["feedback"][name], kept) for name, kept in mine["feedback"].items())
         step(other, 5)
         assert loaded.steps == 6 and not loaded.fallback_active
+        # What another number of ranks has saved is left out.
+        thc.torch.Checkpoint(other).load_state_dict({"ranks": SIZE + 1, "states": {}})
+        assert loaded.steps == 6
     # One of all ranks' equal names is kept there: that is refused when it is read.
     dcp.save({"thc": hook}, checkpoint_id=f"{folder}/hook")
     other, loaded = made()

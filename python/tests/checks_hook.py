@@ -337,19 +337,3 @@ def check_steps_tell_how_long_they_wait() -> None:
     training, stats = hook.group.training, hook.group.stats()
     assert training.steps == 5, "the first step has no beginning"
     assert stats.computing > 0 and stats.waited > 0
-
-
-def check_models_that_are_closed_keep_no_sockets() -> None:
-    """Models that are wrapped one after the other, as in a sweep."""
-
-    def train_and_close() -> int:
-        model, hook = wrap_model(Weights((3000,)))
-        backward(model, gradients(0, sizes=(3000,)))
-        hook.close()
-        rig._made.remove(hook.group)
-        return len(os.listdir("/proc/self/fd"))
-
-    # The first ones open what all have in common.
-    before = [train_and_close() for _ in range(2)][-1]
-    after = [train_and_close() for _ in range(4)]
-    assert max(after) <= before + 2, (before, after)

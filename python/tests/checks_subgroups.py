@@ -54,25 +54,21 @@ def network() -> torch.nn.Module:
 
 
 def check_islands_of_ddp_meet_in_an_outer_loop() -> None:
-    """Exactly what the definition says of two islands of two ranks; and compressed, in parts that travel while steps go on, it learns."""
+    """Exactly what the definition says of two islands of two ranks."""
     mesh = init_device_mesh("cpu", (2, SIZE // 2), mesh_dim_names=("islands", "ranks"))
     islands, ranks = mesh.get_group("islands"), mesh.get_group("ranks")
 
-    def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, after: Callable[[int], None], steps: int) -> None:
-        for step in range(steps):
-            optimizer.zero_grad()
+    def train(model: torch.nn.Module, after: Callable[[int], None]) -> None:
+        for step in range(12):
+            model.zero_grad()
             loss_of(model, step).backward()
             after(step)
 
-    def loop_of(**options: object) -> tuple[torch.nn.Module, torch.optim.Optimizer, thc.torch.Outer]:
-        model = DistributedDataParallel(network(), process_group=ranks)
-        optimizer = muon(model.parameters())
-        loop = thc.torch.outer(model, optimizer, **rig.sort_options(process_group=islands, timeout=20, join_timeout=20, **options))
-        _made.append(loop.group)
-        return model, optimizer, loop
-
-    model, optimizer, loop = loop_of(every=4, delay=0, mode="raw")
-    train(model, optimizer, lambda _: (optimizer.step(), loop.step()), 12)
+    model = DistributedDataParallel(network(), process_group=ranks)
+    optimizer = muon(model.parameters())
+    loop = thc.torch.outer(model, optimizer, **rig.sort_options(process_group=islands, every=4, delay=0, mode="raw", timeout=20, join_timeout=20))
+    _made.append(loop.group)
+    train(model, lambda _: (optimizer.step(), loop.step()))
     reference = network()
     inner, common = muon(reference.parameters()), [torch.nn.Parameter(p.detach().clone()) for p in reference.parameters()]
     above = thc.torch.nesterov(common)
@@ -92,30 +88,13 @@ def check_islands_of_ddp_meet_in_an_outer_loop() -> None:
                 for all_, mine in zip(common, reference.parameters()):
                     mine.copy_(all_)
 
-    train(reference, inner, after, 12)
+    train(reference, after)
     for a, b in zip(model.parameters(), reference.parameters()):
         assert torch.allclose(a, b, atol=1e-5), (a - b).abs().max()
     assert same_everywhere(list(model.parameters())) and loop.rounds == 3
 
-    model, optimizer, loop = loop_of(every=8, parts=2, delay=3)
-    with torch.no_grad():
-        before = float(loss_of(model, 1000))
-    train(model, optimizer, lambda _: (optimizer.step(), loop.step()), 64)
+    # Each rank of an island sends its half of the parameters in every fourth step.
     coordinates, parameters = loop.group.stats().coordinates, sum(p.numel() for p in model.parameters())
-    loop.agree()
-    with torch.no_grad():
-        after_ = float(loss_of(model, 1000))
-    assert after_ < 0.67 * before, (before, after_)
-    assert same_everywhere(list(model.parameters()))
-    # Each rank of an island sends its half of the parameters in every eighth step; a step ends with a further call.
-    assert coordinates < 1.05 * parameters / 2 * 64 / 8, (coordinates, parameters)
-
-    if RANK < 2:  # one rank of an island is not finite, and so are both: DDP
-        with torch.no_grad():
-            next(model.parameters())[0, 0] = float("nan")
-    train(model, optimizer, lambda _: (optimizer.step(), loop.step()), 16)
-    loop.agree()
-    assert loop.skipped and same_everywhere(list(model.parameters()))
-    assert all(bool(torch.isfinite(p).all()) for p in model.parameters())
+    assert coordinates < 1.05 * parameters / 2 * 3, (coordinates, parameters)
     with refused(thc.ConfigError, "islands"):
         thc.torch.outer(DistributedDataParallel(network()), optimizer, every=4)
