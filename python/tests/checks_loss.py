@@ -217,26 +217,13 @@ def check_a_rank_without_the_last_answer_while_others_wait_before_a_bucket_of_do
     sizes = (50_000, 50_000)
     server, group = served(timeout=1.5)
     model, hook = wrap_model(Mixed(sizes), group=group)
-    rig.dist.barrier()  # Nobody is to lose it before.
-    if RANK == SIZE - 1:
-        lose_the_last_answer(group, and_all_later_ones=True)
-    for step in range(3):
-        model.zero_grad(set_to_none=True)
-        model(gradients(step, sizes=sizes)).backward()
-        assert same_everywhere([parameter.grad for parameter in model.parameters()]), step
-    assert hook.fallback_active
-
-
-def check_the_server_comes_back_after_that() -> None:
-    server, group = served(timeout=1.5)
-    model, hook = wrap_model(Counting(), group=group)
-    for time_lost in range(2):
-        backward(model, gradients(0))
+    for loser in (SIZE - 1, 0):
         rig.dist.barrier()  # Nobody is to lose it before.
-        undo = lose_the_last_answer(group, and_all_later_ones=True) if RANK == time_lost else None
-        for step in (1, 2):
-            means = backward(model, gradients(step))
-            assert same_everywhere(means), step
+        undo = lose_the_last_answer(group, and_all_later_ones=True) if RANK == loser else None
+        for step in range(3):
+            model.zero_grad(set_to_none=True)
+            model(gradients(step, sizes=sizes)).backward()
+            assert same_everywhere([parameter.grad for parameter in model.parameters()]), step
         assert all(everywhere(hook.fallback_active))
         if undo is not None:
             undo()

@@ -11,6 +11,7 @@ import itertools
 import queue
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,38 +36,42 @@ PIECE = 1 << 20
 """Coordinates that are added up at a time: the words of one piece are made while those of another travel."""
 
 
+@dataclass(eq=False)
 class _Under(Pending):
     """A call under way."""
 
-    def __init__(self, group: CollectiveGroup, array: Array, data: npt.NDArray[np.float32]) -> None:
-        self._group, self._array, self._data = group, array, data
-        self.submitted: queue.SimpleQueue[tuple[torch.Tensor, Any] | BaseException | None] = queue.SimpleQueue()
-        """The words of each piece and what adds them up, then nothing, or what went wrong."""
-        self.call: _native.CollectiveCall | None = None
-        self.waited = False
-        self.norms: torch.Tensor | None = None
-        self.work: Any = None
-        self.works: list[Any] = []
-        self.all_submitted = False
+    group: CollectiveGroup
+    array: Array
+    data: npt.NDArray[np.float32]
+    call: _native.CollectiveCall | None
+    """Until it is over."""
+    norms: torch.Tensor
+    work: Any
+    """What finds the largest norms."""
+    submitted: queue.SimpleQueue[tuple[torch.Tensor, Any] | BaseException | None] = field(default_factory=queue.SimpleQueue)
+    """The words of each piece and what adds them up, then nothing, or what went wrong."""
+    works: list[Any] = field(default_factory=list)
+    all_submitted: bool = False
+    waited: bool = False
 
     def piece(self, number: int) -> npt.NDArray[np.float32]:
         """A piece of the array."""
-        return self._data[number * PIECE : (number + 1) * PIECE]
+        return self.data[number * PIECE : (number + 1) * PIECE]
 
     def done(self) -> bool:
         return self.all_submitted and all(work is None or work.is_completed() for work in self.works)
 
     def wait(self) -> Array:
-        self._group._finish(self)
-        if self._data is not self._array:
-            self._array[...] = self._data
-        return self._array
+        self.group._finish(self)
+        if self.data is not self.array:
+            self.array[...] = self.data
+        return self.array
 
 
 def _feed(calls: queue.SimpleQueue[_Under | None]) -> None:
     """Makes the words of calls, one after the other, while norms and sums of others travel."""
     while (under := calls.get()) is not None:
-        under._group._submit(under)
+        under.group._submit(under)
         # Neither it nor its group shall live until the next comes.
         del under
 
@@ -126,7 +131,7 @@ class CollectiveGroup(BaseGroup):
         self._totals = dict.fromkeys(("calls", "failed", "coordinates", "bytes"), 0)
         self._closed = False
         self._under_way = 0
-        """Caller that have not been waited for."""
+        """Calls that have not been waited for."""
         _open.add(self)
 
     @property
@@ -149,10 +154,9 @@ class CollectiveGroup(BaseGroup):
             spans = spans_of(plan)
         # What goes RAW without a plan takes no error feedback along.
         key = None if plan is None and mode == "raw" else self._key(mode, feedback, plan)
-        under = _Under(self, array, data)
-        under.call, norms = self._codec.begin(data, spans, key)
-        under.norms = torch.from_numpy(norms)
-        under.work = dist.all_reduce(under.norms, op=dist.ReduceOp.MAX, group=self._norms, async_op=True)
+        call, own = self._codec.begin(data, spans, key)
+        norms = torch.from_numpy(own)
+        under = _Under(self, array, data, call, norms, dist.all_reduce(norms, op=dist.ReduceOp.MAX, group=self._norms, async_op=True))
         self._under_way += 1
         self._calls.put(under)
         return under
@@ -160,7 +164,7 @@ class CollectiveGroup(BaseGroup):
     def _submit(self, under: _Under) -> None:
         """Makes the words of a call when the norms of all ranks are there, and begins to add them up, piece by piece."""
         try:
-            assert under.norms is not None and under.call is not None
+            assert under.call is not None
             under.work.wait()
             counts = self._codec.settle(under.call, under.norms.numpy())
             for piece, count in enumerate(counts):
@@ -180,7 +184,7 @@ class CollectiveGroup(BaseGroup):
         assert under.call is not None
         under.waited, call = True, under.call
         self._under_way -= 1
-        sent = under.norms.numel() if under.norms is not None else 0
+        sent = under.norms.numel()
         try:
             piece = 0
             while (found := under.submitted.get()) is not None:
@@ -205,7 +209,7 @@ class CollectiveGroup(BaseGroup):
                 raise errors.NetworkError(f"the process group failed: {error}") from error
             raise
         carried = WORD * 2 * sent * (self.workers - 1) // self.workers
-        for name, more in (("calls", 1), ("coordinates", under._data.size), ("bytes", carried)):
+        for name, more in (("calls", 1), ("coordinates", under.data.size), ("bytes", carried)):
             self._totals[name] += more
 
     def stats(self) -> Stats:

@@ -93,12 +93,11 @@ class Gather:
         return gather_objects(value, self._group)
 
 
-def shared_store(rank: int, gather: Gather, patience: float, address: str | None = None) -> Any:
-    """A ``TCPStore``, or nothing on a rank that does not reach it. A collective. ``address`` is this host's, by default that
-    of its gradients; ``patience``: seconds that a call may take."""
+def shared_store(rank: int, gather: Gather, patience: float) -> Any:
+    """A ``TCPStore``, or nothing on a rank that does not reach it. A collective. ``patience``: seconds that a call may take."""
     store: Any = None
     where: tuple[str, int] | None = None
-    told = [json.loads(each) for each in gather.gather(json.dumps([this_host(), _address(address)]))]
+    told = [json.loads(each) for each in gather.gather(json.dumps([this_host(), _address()]))]
     if rank == 0:
         with suppress(RuntimeError, OSError, ConfigError):
             own = addresses_among([host for host, _ in told], [each for _, each in told])[0]
@@ -114,8 +113,8 @@ def shared_store(rank: int, gather: Gather, patience: float, address: str | None
     return store
 
 
-def _address(given: str | None) -> tuple[str, bool]:
+def _address() -> tuple[str, bool]:
     try:
-        return data_address(given)
+        return data_address()
     except ConfigError:
         return "127.0.0.1", True
