@@ -56,7 +56,7 @@ class ThcProcessGroup(dist.ProcessGroup):
         if environment.is_configured():
             log.warning('the backend "thc" uses no parameter server, also where the environment names one: thc.torch.wrap does')
         self._store, self._timeout = store, timeout
-        # Caller through a group of its own come to gloo and NCCL without coming here again.
+        # Calls through a group of its own come to gloo and NCCL without coming here again.
         self._beneath = dist.ProcessGroup(store, rank, size)
         _register_backends([self, self._beneath], store, rank, size, timeout, nccl_options)
         self._compare_options()

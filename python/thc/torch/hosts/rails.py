@@ -1,9 +1,4 @@
-"""Hosts with several ranks: each local rank has a job of its own over the hosts, a *rail*.
-
-A bucket is summed inside the host first, so that each of its ranks has the host's mean of a share; that share travels in the job of the
-ranks which have the same one, and inside the host the shares come together again. Between hosts a coordinate travels once,
-all GPUs of a host compress, and nothing of it passes through the memory of one process.
-"""
+"""Hosts with several ranks: each local rank has a job of its own over the hosts, a *rail* (docs/pytorch.md)."""
 
 from __future__ import annotations
 
