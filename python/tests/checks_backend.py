@@ -464,7 +464,6 @@ def check_only_gradients_are_compressed_by_default() -> None:
 
 def check_options() -> None:
     for given, words in (
-        ({"lane": 3}, "lane is 3"),
         ({"lane": 17}, "lane is 17"),
         ({"bits": 9}, "bits is 9"),
         ({"block": 9}, "block is 9"),

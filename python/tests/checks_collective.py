@@ -56,26 +56,6 @@ def check_bits_are_those_of_a_server() -> None:
     ours.close()
 
 
-def check_narrow_and_wide_lanes() -> None:
-    """All ranks have the same bits; the error is that of the table."""
-    length = 200_000
-    exact = mean(1, length)
-    errors = {}
-    for lane in (6, 7, 8, 9, 12, 16):
-        group = CollectiveGroup(compression=thc.torch.Compression(lane=lane, seed=SEED))
-        table = group.tables[0]
-        assert table.granularity * SIZE < 1 << lane and table.lane <= lane
-        found = group.allreduce(tensor(1, length))
-        errors[lane] = nmse(found, exact)
-        assert same_everywhere([torch.from_numpy(found)])
-        # A ring carries the narrowest lanes that hold the sums, and norms.
-        words = group.stats().bytes_up * SIZE / (2 * (SIZE - 1)) / 4
-        assert words < 1.12 * (length * 5 / 6) / (32 // table.lane) + 300, (lane, words)
-        group.close()
-    assert errors[6] < 0.2 and errors[8] < 0.02 and errors[16] < 1e-3, errors
-    assert errors[16] <= errors[12] < errors[8] < errors[7] < errors[6], errors
-
-
 def check_a_nan_is_an_error_on_all_ranks_and_the_next_call_goes_on() -> None:
     group = CollectiveGroup(compression=thc.torch.Compression(seed=SEED))
     array = tensor(0, 5000)

@@ -315,7 +315,6 @@ def check_the_job_of_the_environment() -> None:
 def check_mistakes_are_told() -> None:
     _, hook = wrap_model(Weights((100,)))
 
-    expect_error(TypeError, "DistributedDataParallel", lambda: thc.torch.wrap(Weights((10,))))
     expect_error(thc.ConfigError, "warmup", lambda: rig.connected(hook.group, warmup=-1))
     expect_error(thc.ConfigError, "exclude", lambda: rig.connected(hook.group, exclude=["*.bias"]))
     expect_error(thc.ConfigError, "no THC hook", lambda: thc.torch.hook_of(Weights((10,))))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from crew import Crews
 from patience import HANG
 from servers import ParameterServer, program
 
@@ -64,6 +65,12 @@ def jobs() -> Iterator[ParameterServer]:
     """One server for tests that need a job of their own: 2 workers each, reliable, jobs 1 to 40."""
     with ParameterServer(*[{"norm_slots": 8, "data_slots": 64}] * 40) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def crews() -> Crews:
+    """What the crews of a module's tests have reported."""
+    return Crews()
 
 
 def outcomes(*works: Callable[[], Any], timeout: float = HANG) -> list[Any]:

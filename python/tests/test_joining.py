@@ -139,9 +139,7 @@ def test_from_a_file(jobs: ParameterServer, tmp_path: Path, monkeypatch: pytest.
         ('ps = "127.0.0.1:9"\nspeed = "high"\n', "line 2.*speed"),
         ("ps = \n", "line 1"),
         ('ps = "127.0.0.1:9"\nworker = 0\ncookie = 1\nio = "dpdk"\n[dpdk]\ndevices = ["net_null0"]\naddress = "10.0.0.1/99"\n', "prefix"),
-        ('job = "one"\n', "line 1"),
         ('ps = "127.0.0.1:9"\nworker = 0\ncookie = "0xQQ"\n', "cookie"),
-        ("worker = 0\ncookie = 1\n", "THC_PS is not set"),
         ('ps = "127.0.0.1:9"\ncookie = 1\n', "worker is missing"),
     ],
 )
@@ -183,7 +181,6 @@ def test_a_job_of_another_size_than_the_world(jobs: ParameterServer, monkeypatch
         ({"THC_PS": "127.0.0.1:9", "THC_COOKIE": "1", "RANK": "first"}, "RANK is 'first'"),
         ({"THC_PS": "127.0.0.1:9", "THC_COOKIE": "1", "RANK": "0", "THC_THREADS": "x"}, "THC_THREADS"),
         ({"THC_PS": "thc://127.0.0.1:9/job", "THC_COOKIE": "1", "RANK": "0"}, "cookie is given.*controller"),
-        ({"THC_PS": "thc://127.0.0.1:9", "RANK": "0"}, "thc://controller"),
     ],
 )
 def test_a_wrong_environment(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], says: str) -> None:
@@ -299,15 +296,6 @@ def test_a_rank_tells_the_others_why_its_server_does_not_start(addresses: list[s
         found = hosts(addresses, port=port)
     assert [type(error) for error in found] == [thc.ServerError] * 2
     assert f"rank {taken}" in str(found[1 - taken]) and f"{addresses[taken]}:{port}" in str(found[1 - taken])
-
-
-def test_a_world_of_one() -> None:
-    group = thc.Group.local(0, 1, join=thc.Join(port=0, cookie=5))
-    array = np.arange(2000, dtype=np.float32)
-    exact = array.copy()
-    group.allreduce(array, mode="raw")
-    assert np.allclose(array, exact, rtol=1e-6)
-    group.close()
 
 
 def test_ranks_outside_of_the_world() -> None:

@@ -27,11 +27,6 @@ if RELEASE is not None:
 CASES = [(module, workers, check) for module, workers in CREWS for check in names(module)]
 
 
-@pytest.fixture(scope="module")
-def crews() -> Crews:
-    return Crews()
-
-
 @pytest.mark.parametrize(("module", "workers", "check"), CASES)
 def test_ranks(crews: Crews, module: str, workers: int, check: str) -> None:
     report = crews.report((module, workers), check, lambda: run(module, workers))
