@@ -24,7 +24,7 @@ from thc.arguments import Array, Plan, as_f32, spans_of
 from thc.base_group import BaseGroup, Pending, _open
 from thc.stats import Job, Stats, Table, Training
 from thc.torch.options import Compression
-from thc.torch.ranks.gathering import gather_objects
+from thc.torch.ranks.gathering import compare_options, gather_objects
 from thc.torch.ranks.peers import OwnGroups, borrow
 
 _seeds = itertools.count(1)
@@ -103,24 +103,21 @@ class CollectiveGroup(BaseGroup):
             given, block = [dict(zip(("bits", "granularity", "fraction"), fixed))], fixed[3]
         self.method = compression.method
         told = [(each.get("bits"), each.get("lane"), each.get("granularity"), each.get("fraction")) for each in given]
-        mine = (lane, repr(told), block)
         self._own: OwnGroups | None = None
         # The norms of one call may be on their way beside the words of another: in groups of their own they cannot meet.
         if not carriers:
             self._own = borrow(process_group, ("gloo", "gloo"))
         self._norms, self._words = carriers if self._own is None else self._own.groups
-        every = gather_objects((mine, next(_seeds) if seed is None else seed), self._norms)
-        for rank, theirs in enumerate(every):
-            if theirs[0] != mine:
-                raise errors.ConfigError(f"lane, tables and block are {mine} here and {theirs[0]} on rank {rank}: give all ranks the same")
+        compare_options({"lane": lane, "tables": told, "block": block}, self._norms)
+        # That of the first rank is everybody's.
+        job_seed = gather_objects(next(_seeds) if seed is None else seed, self._norms)[0]
         self._codec = _native.Collective(
             rank=self.worker,
             ranks=self.workers,
             tables=told,
             lane=lane,
             block=block,
-            # That of the first rank is everybody's.
-            job_seed=every[0][1],
+            job_seed=job_seed,
             # Independent of the others' with a seed of its own.
             seed=None if fixed is None else self.worker,
             threads=compression.threads or environment.threads() or max(1, _native.available_cores() - 1),

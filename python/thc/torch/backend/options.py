@@ -60,10 +60,9 @@ class Options(_Base):
             raise ConfigError(f"everywhere is {self.everywhere!r}: give 0 or 1")
         self.compression = replace(compression, **told)
 
-    def numbers(self) -> dict[str, int]:
+    def numbers(self) -> dict[str, int | None]:
         """All of them, for other ranks to compare with theirs."""
-        found = {name: getattr(self.compression, name) for name in ("lane", "bits", "block", "min_size")} | {"everywhere": self.everywhere}
-        return {name: -1 if value is None else value for name, value in found.items()}
+        return {name: getattr(self.compression, name) for name in ("lane", "bits", "block", "min_size")} | {"everywhere": self.everywhere}
 
     def __repr__(self) -> str:
         return f"Options({', '.join(f'{name}={value}' for name, value in self.numbers().items())})"

@@ -9,7 +9,7 @@ from typing import Any
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.engine.agreement import Agreement
-from thc.torch.ranks.gathering import Gather, Gathering, shared_store
+from thc.torch.ranks.gathering import Gathering, shared_store
 from thc.torch.ranks.health import Departures, PeerProbe, ServerProbe, StepCounters
 from thc.torch.options import IN_FLIGHT
 from thc.torch.ranks.peers import Peers
@@ -47,7 +47,7 @@ class Fallback:
     def _shared_store(self) -> Any:
         kept = self.peers.own.kept
         if "store" not in kept:
-            kept["store"] = None if self.peers.size == 1 else shared_store(self.peers.rank, Gather(self.peers.given), PATIENCE)
+            kept["store"] = None if self.peers.size == 1 else shared_store(self.peers.given, PATIENCE)
         return kept["store"]
 
     # While steps go on.
