@@ -9,7 +9,6 @@ import time
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from thc import errors
 from thc.base_group import BaseGroup
@@ -173,20 +172,13 @@ class Replicas(Adapter):
                 if (grad := part.grad) is not None:
                     grad.add_(part.place(piece, grad))
 
-    is_alike = False
-    """Whether :meth:`state_dict` is the same on all ranks: each has its own shard."""
-
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint, on every rank its own: this rank's error feedback by parameter, each as FSDP has sharded it. For
         ``torch.distributed.checkpoint`` there is :class:`thc.torch.Checkpoint`, which takes what :func:`replicate` has returned."""
-        state = self.engine.state_dict() | {"rank": dist.get_rank()}
+        state = super().state_dict()
         # Nothing in it depends on steps.
         del state["steps"]
         return state
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where :meth:`state_dict` was called: on the same rank of as many, with the same model."""
-        self.engine.load_state_dict(state)
 
 
 def _check_alike(own: torch.Tensor, mean: torch.Tensor) -> None:

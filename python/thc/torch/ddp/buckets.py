@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import logging
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -58,7 +58,7 @@ class Buckets:
                 found[name + _order_of(parameter)] = torch.zeros(parameter.numel())
         return found
 
-    def without_strangers(self, state: dict[str, Any]) -> dict[str, Any]:
+    def without_strangers(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """A checkpoint's state without what belongs to no parameter of the model."""
         if not self._known:
             return state

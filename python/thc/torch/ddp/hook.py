@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from thc import errors
 from thc.base_group import BaseGroup
@@ -124,26 +123,15 @@ class Hook(Adapter):
         optimizer.register_step_pre_hook(lambda *_: optimizer.zero_grad() if self.skipped else None)
         return optimizer
 
-    def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint, on every rank its own: steps, error feedback by parameter, and with ``adapt`` the choices. For what writes one checkpoint
-        of all ranks, as ``torch.distributed.checkpoint`` does, there is :class:`thc.torch.Checkpoint`."""
-        return self.engine.state_dict() | ({} if self.is_alike else {"rank": dist.get_rank()})
-
     def blank_feedback(self) -> dict[str, torch.Tensor]:
         """Error feedback as a checkpoint has it, of zeros; nothing where a rank has shares of parameters."""
         return self._buckets.blank_feedback() if self.options.feedback and self.engine.selector.shares is None else {}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where :meth:`state_dict` was called, also if buckets are others now. All ranks call it between the same steps, each
         with its own; if one does not, the next ``backward`` raises :exc:`thc.ConfigError` on all, in a job that loses nothing. What it has of
         parameters that the model does not have is left out, with a warning."""
-        state = self._buckets.without_strangers(state)
-        self.engine.load_state_dict(state)
-
-    @property
-    def is_alike(self) -> bool:
-        """Whether :meth:`state_dict` is the same on all ranks."""
-        return not self.options.feedback
+        super().load_state_dict(self._buckets.without_strangers(state))
 
     def reset_feedback(self) -> None:
         """Forgets all error feedback, as for a new training run."""

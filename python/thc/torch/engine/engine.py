@@ -117,6 +117,20 @@ class Adapter:
         """All choices so far, with ``adapt``."""
         return () if self.engine.adaptive is None else tuple(self.engine.adaptive.plans)
 
+    @property
+    def is_alike(self) -> bool:
+        """Whether :meth:`state_dict` is the same on all ranks."""
+        return not self.engine.options.feedback
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint, on every rank its own: steps, error feedback by parameter, and with ``adapt`` the choices. For what writes one checkpoint
+        of all ranks, as ``torch.distributed.checkpoint`` does, there is :class:`thc.torch.Checkpoint`."""
+        return self.engine.state_dict() | ({} if self.is_alike else {"rank": dist.get_rank()})
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where :meth:`state_dict` was called. All ranks call it between the same steps, each with its own."""
+        self.engine.load_state_dict(state)
+
     def resume(self) -> bool:
         """After the parameter server was lost and is back: joins anew and goes on compressed. All ranks must
         call this between the same steps; returns, alike on all, whether it worked."""
