@@ -1,9 +1,4 @@
-"""THC's sums through a process group's own all-reduce: no parameter server, no port, no group to join.
-
-Compressed values add up. So each rank looks its indices up and packs the values in lanes that the sum over all ranks fits, and any integer
-all-reduce adds them: gloo's, NCCL's, MPI's. The ring carries one lane a coordinate where f32 takes 32 bits; nothing is decompressed on the
-way, and all ranks get the same bits in whatever order they add (docs/without-a-server.md).
-"""
+"""THC's sums through a process group's own all-reduce: no parameter server, no port, no group to join (docs/without-a-server.md)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The stages that a group's work goes through, several pieces of it at once.
 
-Three threads take part. The *sequencer* begins work in the order in which it was given, which is the same on all ranks, and ends it in that order;
-what must not happen twice at a time happens there. The library's own thread compresses, sends and receives. And the *store* thread waits for means and
-puts them where they belong. So one bucket is copied while a second is compressed and a third is on the network.
+The *sequencer* begins work in the order in which it was given, which is the same on all ranks, and ends it in that order; what must not happen twice at
+a time happens there. The *store* thread waits for means and puts them where they belong (docs/architecture.md).
 """
 
 from __future__ import annotations
