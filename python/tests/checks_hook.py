@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 from typing import Any
+from unittest.mock import patch
 
 import rig
 import thc
@@ -295,8 +296,7 @@ def check_a_state_that_cannot_connect_says_so_from_backward() -> None:
 def check_the_job_of_the_environment() -> None:
     address, server = server_of_all()
     given = {"THC_PS": address, "THC_COOKIE": hex(COOKIE), "THC_TIMEOUT": "20"}
-    os.environ.update(given)
-    try:
+    with patch.dict(os.environ, given):
         one, hook = wrap_model(Weights((30_000,)))
         two, other = wrap_model(Weights((40_000,)))
         assert hook.group is other.group and hook.group.ps == address and hook.group.worker == RANK
@@ -307,9 +307,6 @@ def check_the_job_of_the_environment() -> None:
         _, third = wrap_model(Weights((10_000,)))
         assert third.group is not hook.group, "a closed group is not used again"
         third.group.close()
-    finally:
-        for name in given:
-            del os.environ[name]
 
 
 def check_mistakes_are_told() -> None:

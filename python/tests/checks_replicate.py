@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from typing import Any
+from unittest.mock import patch
 
 import rig
 import thc
@@ -386,8 +387,7 @@ def check_the_loss_is_that_of_native_hsdp() -> None:
 def check_the_server_of_the_environment() -> None:
     """Each shard has the next job of the server that THC_PS names, and a second model of the same shards the same ones."""
     address, server = rig.server_of_all(*[{"workers": SIZE // 2}] * 2)
-    os.environ.update({"THC_PS": address, "THC_COOKIE": str(rig.COOKIE)})
-    try:
+    with patch.dict(os.environ, {"THC_PS": address, "THC_COOKIE": str(rig.COOKIE)}):
         both, groups = mesh(), []
         for _ in range(2):
             model = network()
@@ -399,9 +399,6 @@ def check_the_server_of_the_environment() -> None:
         assert groups[0] is groups[1] and groups[0].ps == address
         assert groups[0].job_number == 1 + both.get_local_rank("shard")
         groups[0].close()
-    finally:
-        for name in ("THC_PS", "THC_COOKIE"):
-            del os.environ[name]
     dist.barrier()
 
 
