@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import thc
 import thc.torch
@@ -402,11 +403,8 @@ def check_calls_that_differ_are_an_error_on_all_ranks() -> None:
     ):
         work = dist.all_reduce(tensor, op, group=on, async_op=True)
         future = work.get_future()
-        try:
+        with refused(thc.MismatchError, *words):
             work.wait()
-            raise AssertionError(f"calls with {words} went unnoticed")
-        except thc.MismatchError as error:
-            assert all(word in str(error) for word in words), error
         assert bool(tensor.isnan().all()) and isinstance(work.exception(), thc.MismatchError) and not work.is_success()
         with refused(RuntimeError, "MismatchError"):
             future.wait()
@@ -421,13 +419,9 @@ def check_a_rank_that_does_not_call_is_an_error_in_time() -> None:
     dist.all_reduce(tensor, group=on)
     tensor = numbers(0, 1000 if RANK else 999)
     # Of rank 0 it is too short to be compressed.
-    try:
+    with refused(thc.NetworkError, "not all ranks have called") if RANK else refused((thc.NetworkError, RuntimeError)):
         dist.all_reduce(tensor, group=on)
-        raise AssertionError("a sum without the others")
-    except (thc.NetworkError, RuntimeError) as error:
-        if RANK:
-            assert isinstance(error, thc.NetworkError) and "not all ranks have called" in str(error), error
-            assert bool(tensor.isnan().all())
+    assert RANK == 0 or bool(tensor.isnan().all())
     dist.barrier(group=both_groups()["gloo"])
     dist.destroy_process_group(on)
 
@@ -464,7 +458,6 @@ def check_only_gradients_are_compressed_by_default() -> None:
 
 def check_options() -> None:
     for given, words in (
-        ({"lane": 3}, "lane is 3"),
         ({"lane": 17}, "lane is 17"),
         ({"bits": 9}, "bits is 9"),
         ({"block": 9}, "block is 9"),
@@ -475,21 +468,12 @@ def check_options() -> None:
         with refused(thc.ConfigError, words, "give"):
             options(**given)
     for name, text, says in (("LANE", "wide", "THC_BACKEND_LANE is 'wide'"), ("MIN_SIZE", "-4", "min_size is -4")):
-        os.environ[f"THC_BACKEND_{name}"] = text
-        try:
+        with patch.dict(os.environ, {f"THC_BACKEND_{name}": text}), refused(thc.ConfigError, says):
             options()
-            raise AssertionError(f"{name}={text} was taken")
-        except thc.ConfigError as error:
-            assert says in str(error), error
-        finally:
-            del os.environ[f"THC_BACKEND_{name}"]
-    os.environ |= {"THC_BACKEND_LANE": "12", "THC_BACKEND_BLOCK": "12"}
-    try:
+    with patch.dict(os.environ, {"THC_BACKEND_LANE": "12", "THC_BACKEND_BLOCK": "12"}):
         made = options(block=14).compression
         assert (made.lane, made.block, made.min_size) == (12, 14, 65536) and "lane=12" in repr(options())
         on = dist.new_group(backend="thc", pg_options=options())
-    finally:
-        del os.environ["THC_BACKEND_LANE"], os.environ["THC_BACKEND_BLOCK"]
     tensor = numbers(0)
     dist.all_reduce(tensor, group=on)
     assert error_of([tensor], [total(0)]) < 1.5 * theory(12)

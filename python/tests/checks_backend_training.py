@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from checks_backend import options
 from checks_replicate import fsdp, inputs, network
-from rig import RANK, SIZE, everywhere, same_everywhere, refused
+from rig import RANK, SIZE, everywhere, same_everywhere
 
 STEPS = 30
 
@@ -51,42 +51,6 @@ def check_ddp_without_a_hook() -> None:
         bad[0, 0] = float("nan")
     model(bad).square().mean().backward()
     assert all(bool(p.grad.isnan().all()) for p in model.parameters())
-
-
-def check_ddp_tells_what_goes_wrong() -> None:
-    from torch.nn.parallel import DistributedDataParallel
-
-    on = group(everywhere=1)
-    model = DistributedDataParallel(network(), process_group=on)
-    model(inputs(RANK)).square().mean().backward()
-    if RANK == 0:
-        # A call that the others do not make.
-        extra = torch.randn(2000)
-        work = dist.all_reduce(extra, group=on, async_op=True)
-    with refused(RuntimeError, "MismatchError"):
-        model(inputs(RANK)).square().mean().backward()
-    if RANK:
-        # What makes the numbers of calls alike again.
-        work = dist.all_reduce(torch.randn(2000), group=on, async_op=True)
-    with refused(Exception, "rank"):
-        work.wait()
-    tensor = torch.ones(2000)
-    dist.all_reduce(tensor, group=on)
-    assert abs(float(tensor.mean()) - SIZE) < 0.05 * SIZE and same_everywhere([tensor])
-
-
-def check_fsdp_through_it_has_gloos_bits() -> None:
-    """It reduces by reduce-scatter, which is not compressed."""
-    from torch.distributed.device_mesh import DeviceMesh
-
-    found = []
-    for on in (dist.new_group(backend="gloo"), group()):
-        model = network()
-        mesh = DeviceMesh.from_group(on, "cpu")
-        for layer in (model[0], model[2], model):
-            fsdp()(layer, mesh=mesh)
-        found.append((train(model, 5), [p.full_tensor() for p in model.parameters()]))
-    assert found[0][0] == found[1][0] and all(torch.equal(a, b) for a, b in zip(found[0][1], found[1][1]))
 
 
 def check_native_hsdp() -> None:

@@ -90,7 +90,7 @@ def check_a_stream_that_is_held_up_shows() -> None:
     torch.cuda.synchronize(DEVICE)
 
 
-def deliver(writer: Any, reader: Any, error: BaseException | None = None) -> torch.Tensor:
+def deliver(writer: Any, reader: Any) -> torch.Tensor:
     """What ``reader`` finds in a bucket that another thread releases while ``writer`` is still to write it."""
     buffer = torch.zeros(9, device=DEVICE)
     if CUDA:
@@ -101,7 +101,7 @@ def deliver(writer: Any, reader: Any, error: BaseException | None = None) -> tor
         delay()
         buffer.fill_(1)
     # The sequencer is another thread, whose own streams are idle.
-    thread = threading.Thread(target=bucket.release, args=[error])
+    thread = threading.Thread(target=bucket.release)
     thread.start()
     thread.join()
     with use_stream(reader):
@@ -117,11 +117,6 @@ def check_a_future_waits_for_the_stream_that_writes_the_bucket() -> None:
     for writer in (new_stream(), new_stream()):
         for reader in (None, new_stream(), writer):
             assert deliver(writer, reader).eq(1).all()
-
-
-def check_a_future_that_fails_raises() -> None:
-    with refused(RuntimeError, "gone"):
-        deliver(new_stream(), None, thc.MissingError("gone"))
 
 
 def check_what_hangs_on_the_future_waits_too() -> None:
@@ -225,12 +220,6 @@ def stream_held_up(stream: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def current_held_up() -> Iterator[None]:
-    delay()
-    yield
-
-
-@contextlib.contextmanager
 def beside() -> Iterator[None]:
     """On another stream than the model was made on, which is held up, too."""
     side = new_stream()
@@ -250,7 +239,7 @@ def places(model: Any, hook: thc.torch.Hook) -> dict[str, Callable[[], Any]]:
     found: dict[str, Callable[[], Any]] = {
         "nothing": contextlib.nullcontext,
         "gradients": lambda: late(model),
-        "the stream of training": current_held_up,
+        "the stream of training": lambda: stream_held_up(None),
         "a stream beside it": beside,
     }
     chosen = hook.engine.selector.compressor
@@ -341,16 +330,6 @@ def check_doubles_go_through_the_process_group() -> None:
     if CUDA:
         # Each rank's threads are on its own GPU; a thread begins with the first.
         assert hook.engine.ask(torch.cuda.current_device) == DEVICE.index
-
-
-def check_flags_and_numbers_of_ranks() -> None:
-    """What the sequencer's thread asks the other ranks, whichever GPU it is on."""
-    _, hook = wrap_model(Weights((100,)).to(DEVICE))
-    peers = hook.peers
-    for flag in range(SIZE):
-        assert hook.engine.ask(lambda flag=flag: peers.any(RANK == flag, lambda: None))
-    assert not hook.engine.ask(lambda: peers.any(False, lambda: None))
-    assert hook.engine.ask(lambda: peers.gather([RANK, 5])) == [[rank, 5] for rank in range(SIZE)]
 
 
 def check_sparse_gradients() -> None:

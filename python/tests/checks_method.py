@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import Any
+from unittest.mock import patch
 
 import rig
 import thc
@@ -35,14 +36,10 @@ def check_a_wrapped_model() -> None:
 
 def check_the_variable() -> None:
     address, server = server_of_all({"method": "thc-paper"})
-    os.environ |= {"THC_PS": address, "THC_COOKIE": hex(COOKIE), "THC_METHOD": "thc-paper"}
-    try:
+    with patch.dict(os.environ, {"THC_PS": address, "THC_COOKIE": hex(COOKIE), "THC_METHOD": "thc-paper"}):
         model, hook = wrap_model(feedback=None)
         verify_mean(model, hook)
         hook.group.close()
-    finally:
-        for name in ("PS", "COOKIE", "METHOD"):
-            del os.environ[f"THC_{name}"]
 
 
 def check_ways_that_hide_gradients() -> None:

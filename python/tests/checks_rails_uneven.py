@@ -1,11 +1,11 @@
-"""Hosts with unequal numbers of ranks: each rank is a worker, over a server and without one."""
+"""Hosts with unequal numbers of ranks: each rank is a worker."""
 
 from __future__ import annotations
 
 import pytest
 import thc
 import thc.torch
-from rig import SIZE, Weights, _made, backward, ddp, error_of, exact_mean, gradients, is_compressed, same_everywhere, wrap_model
+from rig import SIZE, Weights, backward, ddp, error_of, exact_mean, gradients, is_compressed, same_everywhere, wrap_model
 
 
 def check_each_rank_is_a_worker() -> None:
@@ -19,15 +19,6 @@ def check_means_are_over_ranks() -> None:
     assert same_everywhere(means) and error_of(means, exact_mean(0)) < 1e-12
     means = backward(model, gradients(1))
     assert same_everywhere(means) and is_compressed(error_of(means, exact_mean(1)))
-
-
-def check_lanes_of_each_rank() -> None:
-    model = thc.torch.wrap(ddp(Weights()), over="process-group")
-    group = thc.torch.hook_of(model).group
-    _made.append(group)
-    assert isinstance(group, thc.torch.CollectiveGroup) and group.job.workers == SIZE
-    means = backward(model, gradients(0))
-    assert same_everywhere(means)
 
 
 def check_rails_are_refused() -> None:

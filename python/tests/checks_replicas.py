@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import rig
 import thc
 import thc.torch
 import torch
-from rig import RANK, SIZE, Weights, backward, ddp, gradients, wrap_model
+from rig import RANK, SIZE, Weights, backward, gradients, wrap_model
 from thc.torch.replicas import CHUNK, digest
 
 
@@ -52,19 +51,3 @@ def check_equal_replicas_train_on_and_different_ones_are_named() -> None:
         torch.distributed.broadcast(p.detach(), 0)
     thc.torch.check_replicas(model)
     backward(model, gradients(6, sizes=(5_000, 300)))
-
-
-def check_the_sign_of_a_double_shows() -> None:
-    model = ddp(Weights((300,), dtype=torch.float64))
-    thc.torch.check_replicas(model)
-    if RANK == 0:
-        with torch.no_grad():
-            model.module.weights[0][7].neg_()
-    with pytest.raises(thc.ReplicasError):
-        thc.torch.check_replicas(model)
-
-
-def check_steps_of_nothing() -> None:
-    with pytest.raises(thc.ConfigError, match="check_replicas is 0: give a number of steps, at least 1"):
-        thc.torch.wrap(ddp(Weights((10,))), check_replicas=0)
-    assert rig.SIZE == SIZE

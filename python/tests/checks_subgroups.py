@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import rig
 import thc.torch
 import torch
 import torch.distributed as dist
-from checks_training import loss_of
+from checks_outer import loop_of, same_parameters, train, train_by_definition
 from rig import RANK, SIZE, Weights, _made, backward, ddp, error_of, gradients, is_compressed, refused, same_everywhere
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
@@ -54,68 +53,23 @@ def network() -> torch.nn.Module:
 
 
 def check_islands_of_ddp_meet_in_an_outer_loop() -> None:
-    """Exactly what the definition says of two islands of two ranks; and compressed, in parts that travel while steps go on, it learns."""
+    """Exactly what the definition says of two islands of two ranks."""
     mesh = init_device_mesh("cpu", (2, SIZE // 2), mesh_dim_names=("islands", "ranks"))
     islands, ranks = mesh.get_group("islands"), mesh.get_group("ranks")
 
-    def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, after: Callable[[int], None], steps: int) -> None:
-        for step in range(steps):
-            optimizer.zero_grad()
-            loss_of(model, step).backward()
-            after(step)
+    model, reference = DistributedDataParallel(network(), process_group=ranks), network()
+    loop = loop_of(model, muon(model.parameters()), process_group=islands, every=4, delay=0, mode="raw")
+    train(model, loop, 0, 12)
 
-    def loop_of(**options: object) -> tuple[torch.nn.Module, torch.optim.Optimizer, thc.torch.Outer]:
-        model = DistributedDataParallel(network(), process_group=ranks)
-        optimizer = muon(model.parameters())
-        loop = thc.torch.outer(model, optimizer, **rig.sort_options(process_group=islands, timeout=20, join_timeout=20, **options))
-        _made.append(loop.group)
-        return model, optimizer, loop
-
-    model, optimizer, loop = loop_of(every=4, delay=0, mode="raw")
-    train(model, optimizer, lambda _: (optimizer.step(), loop.step()), 12)
-    reference = network()
-    inner, common = muon(reference.parameters()), [torch.nn.Parameter(p.detach().clone()) for p in reference.parameters()]
-    above = thc.torch.nesterov(common)
-
-    def after(step: int) -> None:
+    def average() -> None:
         for p in reference.parameters():
             dist.all_reduce(p.grad, group=ranks)
             p.grad /= SIZE // 2
-        inner.step()
-        if step % 4 == 3:
-            for all_, mine in zip(common, reference.parameters()):
-                all_.grad = all_.detach() - mine.detach()
-                dist.all_reduce(all_.grad, group=islands)
-                all_.grad /= 2
-            above.step()
-            with torch.no_grad():
-                for all_, mine in zip(common, reference.parameters()):
-                    mine.copy_(all_)
 
-    train(reference, inner, after, 12)
-    for a, b in zip(model.parameters(), reference.parameters()):
-        assert torch.allclose(a, b, atol=1e-5), (a - b).abs().max()
-    assert same_everywhere(list(model.parameters())) and loop.rounds == 3
-
-    model, optimizer, loop = loop_of(every=8, parts=2, delay=3)
-    with torch.no_grad():
-        before = float(loss_of(model, 1000))
-    train(model, optimizer, lambda _: (optimizer.step(), loop.step()), 64)
+    train_by_definition(reference, muon(reference.parameters()), islands, average)
+    assert same_parameters(model, reference) and same_everywhere(list(model.parameters())) and loop.rounds == 3
+    # Each rank of an island sends its half of the parameters in every fourth step.
     coordinates, parameters = loop.group.stats().coordinates, sum(p.numel() for p in model.parameters())
-    loop.agree()
-    with torch.no_grad():
-        after_ = float(loss_of(model, 1000))
-    assert after_ < 0.67 * before, (before, after_)
-    assert same_everywhere(list(model.parameters()))
-    # Each rank of an island sends its half of the parameters in every eighth step; a step ends with a further call.
-    assert coordinates < 1.05 * parameters / 2 * 64 / 8, (coordinates, parameters)
-
-    if RANK < 2:  # one rank of an island is not finite, and so are both: DDP
-        with torch.no_grad():
-            next(model.parameters())[0, 0] = float("nan")
-    train(model, optimizer, lambda _: (optimizer.step(), loop.step()), 16)
-    loop.agree()
-    assert loop.skipped and same_everywhere(list(model.parameters()))
-    assert all(bool(torch.isfinite(p).all()) for p in model.parameters())
+    assert coordinates < 1.05 * parameters / 2 * 3, (coordinates, parameters)
     with refused(thc.ConfigError, "islands"):
-        thc.torch.outer(DistributedDataParallel(network()), optimizer, every=4)
+        loop_of(DistributedDataParallel(network()), muon(model.parameters()), every=4)

@@ -43,21 +43,6 @@ def learns(model: torch.nn.Module, step_of: Callable[[int], None], steps: int = 
     assert same_everywhere(list(model.parameters()))
 
 
-def check_bf16_autocast() -> None:
-    model, hook = wrap_model(network())
-    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
-
-    def step(number: int) -> None:
-        optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = loss_of(model, number)
-        loss.backward()
-        optimizer.step()
-
-    learns(model, step)
-    assert hook.group.stats().failed == 0
-
-
 def check_grad_scaler() -> None:
     """An overflow on one rank makes all ranks skip the step and halve the scale."""
     model, hook = wrap_model(network())

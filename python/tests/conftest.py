@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from crew import Crews
 from patience import HANG
 from servers import ParameterServer, program
 
@@ -64,6 +67,12 @@ def jobs() -> Iterator[ParameterServer]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def crews() -> Crews:
+    """What the crews of a module's tests have reported."""
+    return Crews()
+
+
 def outcomes(*works: Callable[[], Any], timeout: float = HANG) -> list[Any]:
     """Does works at the same time, on a thread each, and returns what they return or raise."""
     found: list[Any] = [TimeoutError("did not end")] * len(works)
@@ -89,3 +98,19 @@ def run_together(*works: Callable[[], Any], timeout: float = HANG) -> list[Any]:
         if isinstance(each, BaseException):
             raise each
     return found
+
+
+def run_ranks(script: str, *arguments: str, ranks: int = 2, **variables: str) -> list[tuple[str, str]]:
+    """Runs a script as every rank, with what torchrun would set and these variables; before the arguments comes the rank. None may fail. What each says."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("THC_") or "PROGRAM" in key}
+    environment |= {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "TORCHELASTIC_RUN_ID": "test", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(rank), *arguments], env=environment | variables | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in range(ranks)
+    ]  # fmt: skip
+    said = [each.communicate(timeout=HANG) for each in started]
+    assert [each.returncode for each in started] == [0] * ranks, said
+    return said

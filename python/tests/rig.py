@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from patience import HANG
 from servers import COOKIE, ParameterServer, joining, started
+from thc.torch.engine.bucket import Over
 from thc.torch.ranks import health
 from torch.nn.parallel import DistributedDataParallel
 
@@ -177,27 +178,16 @@ def expect_error(kind: type[Exception], says: str, work: Callable[[], Any]) -> N
         work()
 
 
-class _Made:
-    """A call that is over, as a handle."""
-
-    def __init__(self, error: thc.ThcError | None) -> None:
-        self._error = error
-
-    def wait(self) -> None:
-        if self._error is not None:
-            raise self._error
-
-
 def intercept(group: thc.Group, work: Callable[..., Any]) -> Callable[[], None]:
     """Has ``work(array, **options)`` done in place of each of a group's calls, also of those that are queued. Returns what ends that.
     Once ``work`` has raised it must go on to, for a session does."""
 
-    def queue_sum(array: Any, **options: Any) -> _Made:
+    def queue_sum(array: Any, **options: Any) -> Over:
         try:
             work(array, **options)
         except thc.ThcError as error:
-            return _Made(error)
-        return _Made(None)
+            return Over(error)
+        return Over()
 
     def undo() -> None:
         del group.allreduce, group.allreduce_async  # type: ignore[method-assign]

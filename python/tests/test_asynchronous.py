@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import socket
 import subprocess
 import sys
@@ -18,9 +17,6 @@ from conftest import run_together
 from servers import COOKIE, ParameterServer
 
 SECRET = "a secret for tests"
-_next_model = itertools.count()
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[thc.ModelServer]:
     with thc.ModelServer(SECRET, threads=2) as server:
@@ -102,21 +98,7 @@ def test_what_is_wrong_is_an_exception(server: thc.ModelServer) -> None:
                 open_model(server.address, 20, 0.5, **{"timeout": 5, key: value})
     with pytest.raises(thc.ConfigError, match="^coordinates is 0"):
         open_model(server.address, 0, 0.5, timeout=5)
-    for options in [
-        {"bits": 1},
-        {"delay": 3},
-        {"epoch": 0},
-        {"secret": "short"},
-        {"bits": 32, "sparse": True},
-        {"budget": 3.0},
-        {"accelerated": True, "epoch": 5},
-        {"momentum": 1.0},
-        {"momentum": 0.9, "adam": (0.9, 0.99)},
-        {"adam": (0.9, float("nan"))},
-        {"coordinates": [thc.Tensor(20, bits=1)]},
-        {"coordinates": [thc.Tensor(20, bits=17)]},
-        {"coordinates": [thc.Tensor(20)], "sparse": True, "budget": 3.0},
-    ]:
+    for options in ({"bits": 1}, {"secret": "short"}, {"momentum": 0.9, "adam": (0.9, 0.99)}, {"coordinates": [thc.Tensor(20, bits=17)]}):
         with pytest.raises(thc.ConfigError):
             open_model(server.address, 20, 0.5, **{"workers": 8, "timeout": 5, **options})
     with join(server, 20, 0.5, "largest", delay=2**32 - 1, bits=16, sparse=True, budget=3.0) as model:
@@ -135,19 +117,6 @@ def test_state_survives(tmp_path: Any) -> None:
             assert m.pull(x).versions == [expected]
             np.testing.assert_array_equal(x, -expected)
             m.push(np.ones(20))
-
-
-def test_a_model_that_diverges_says_so_and_stays_what_it_was(server: thc.ModelServer) -> None:
-    with join(server, 20, 3.0, "diverges", bits=32, model_bits=32) as model:
-        x = np.ones(20, np.float32)
-        model.initialise(x)
-        with pytest.raises(thc.ModelRefusedError, match="diverges; begin anew with a lower rate"):
-            for _ in range(2000):
-                model.pull(x)
-                model.push(x)
-        kept = x.copy()
-        model.pull(x)
-        assert np.array_equal(x, kept) and np.isfinite(x).all()
 
 
 class Process:

@@ -20,11 +20,6 @@ CREWS = [("checks_backend", 4, "gloo"), ("checks_backend", 3, "thc"), ("checks_b
 CASES = [(*crew, check) for crew in CREWS for check in names(crew[0])]
 
 
-@pytest.fixture(scope="module")
-def crews() -> Crews:
-    return Crews()
-
-
 @pytest.mark.parametrize(("module", "workers", "world", "check"), CASES)
 def test_ranks(crews: Crews, module: str, workers: int, world: str, check: str) -> None:
     report = crews.report((module, world), check, lambda: run(module, workers, THC_TEST_BACKEND=world))

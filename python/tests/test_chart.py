@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from clusters import CHART, PACKAGING, helm, resources_of_kind, render, through_models, tool, until_connected
 from conftest import needs
+from crew import free_port
 from patience import HANG
 from servers import REPOSITORY, Process, program
 
@@ -95,14 +96,6 @@ def secrets(resources: list[dict[str, Any]], folder: Path) -> None:
         (folder / of).mkdir()
         for file, content in made[f"thc-{of}-tls"]["data"].items():
             (folder / of / file).write_bytes(base64.b64decode(content))
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as tcp:
-        tcp.bind(("127.0.0.1", 0))
-        return int(tcp.getsockname()[1])
 
 
 def get(url: str) -> tuple[int, str]:

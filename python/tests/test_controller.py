@@ -1,20 +1,13 @@
-"""Groups that a real controller tells where to go, and processes that don't outlive who started them."""
+"""Groups that a real controller tells where to go."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 import thc
-from conftest import needs_ipv6, outcomes, run_together
-from patience import HANG
+from conftest import needs_ipv6, outcomes, run_ranks, run_together
 from servers import Controller, ParameterServer
 
 
@@ -61,13 +54,8 @@ def test_from_the_environment_as_torchrun_sets_it(controller: Controller) -> Non
         "import thc, numpy as np; g = thc.Group.from_env(); a = np.full(9, float(g.worker), np.float32); "
         "g.allreduce(a, mode='raw'); print(a[0], g.worker); g.close()"
     )
-    base = {key: value for key, value in os.environ.items() if not key.startswith("THC_")}
-    base |= {"THC_PS": controller.url("train"), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "THC_TIMEOUT": "20"}
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", script], env=base | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
-        for rank in range(2)
-    ]
-    assert [rank.communicate(timeout=HANG)[0].strip() for rank in ranks] == ["0.5 0", "0.5 1"]
+    said = run_ranks(script, THC_PS=controller.url("train"), THC_TIMEOUT="20")
+    assert [out.strip() for out, _ in said] == ["0.5 0", "0.5 1"]
 
 
 def test_what_the_controller_refuses(controller: Controller) -> None:
@@ -82,32 +70,3 @@ def test_what_the_controller_refuses(controller: Controller) -> None:
     # One that waits for another tells who is missing.
     found = outcomes(lambda: thc.Group(controller.url("train"), worker=0, join=thc.Join(join_timeout=2)))
     assert isinstance(found[0], thc.ThcError), found
-
-
-def test_servers_end_with_a_rank_that_is_killed() -> None:
-    script = (
-        "import time; from servers import Controller, ParameterServer; ps = ParameterServer(); c = Controller(ps); "
-        "print(ps.process.pid, c.process.pid, flush=True); time.sleep(100)"
-    )
-    rank = subprocess.Popen(
-        [sys.executable, "-c", script], cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True
-    )
-    assert rank.stdout is not None
-    pids = [int(pid) for pid in rank.stdout.readline().split()]
-    assert len(pids) == 2 and all(Path(f"/proc/{pid}").exists() for pid in pids)
-    rank.send_signal(signal.SIGKILL)
-    rank.wait(HANG)
-    rank.stdout.close()
-    until = time.monotonic() + HANG
-    while any(is_running(pid) for pid in pids):
-        assert time.monotonic() < until, "a server outlives the rank that started it"
-        time.sleep(0.02)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    # Who is dead but not collected yet has ended as well.
-    return stat.rsplit(")", 1)[1].split()[0] != "Z"

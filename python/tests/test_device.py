@@ -11,14 +11,13 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import needs, newest_has
+from conftest import needs, newest_has, run_together
 from patience import HANG
 
 needs("torch")
@@ -227,26 +226,6 @@ def test_what_is_not_finite_fails_and_changes_nothing(pair: Any, kernels: str, b
     assert_same(x.cpu(), poisoned, "gradient")
     assert both.codec.save_feedback() == before
     both.check(gradient(5000, 3))
-
-
-def run_together(*works: Callable[[], Any]) -> list[Any]:
-    found: list[Any] = [None] * len(works)
-
-    def run(at: int) -> None:
-        try:
-            found[at] = works[at]()
-        except Exception as error:  # looked at below
-            found[at] = error
-
-    threads = [threading.Thread(target=run, args=(at,), daemon=True) for at in range(len(works))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(HANG)
-    for each in found:
-        if isinstance(each, Exception):
-            raise each
-    return found
 
 
 def test_a_device_and_two_hosts_of_one_job(kernels: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import thc
-from conftest import needs_ipv6, outcomes, run_together
+from conftest import outcomes, run_together
 from patience import HANG
 from servers import COOKIE, ParameterServer, joining
 
@@ -53,27 +53,6 @@ def test_compressed_mean_is_within_the_codecs_error(pair: list[thc.Group]) -> No
     assert 1e-3 < error_of(mine[0], exact) < 0.03
 
 
-def test_raw_mean_is_exact(pair: list[thc.Group]) -> None:
-    mine = arrays()
-    exact = np.mean(mine, axis=0)
-    run_together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(pair, mine)])
-    assert np.allclose(mine[0], exact, rtol=0, atol=1e-7)
-    assert mine[0].tobytes() == mine[1].tobytes()
-
-
-def test_over_ipv6() -> None:
-    needs_ipv6()
-    with ParameterServer({}, listen="[::1]:0") as server:
-        assert server.address.startswith("[::1]:")
-        groups = run_together(*[lambda w=w: join(server, 1, w) for w in range(2)])
-        mine = arrays()
-        exact = np.mean(mine, axis=0)
-        run_together(*[lambda g=g, a=a: g.allreduce(a) for g, a in zip(groups, mine)])
-        assert mine[0].tobytes() == mine[1].tobytes()
-        assert 1e-3 < error_of(mine[0], exact) < 0.03
-        run_together(*[group.close for group in groups])
-
-
 @pytest.mark.parametrize("kind", [np.float16, np.float64, "strided", "two-dimensional"])
 def test_other_arrays_are_converted(pair: list[thc.Group], kind: Any) -> None:
     mine = arrays()
@@ -89,20 +68,6 @@ def test_other_arrays_are_converted(pair: list[thc.Group], kind: Any) -> None:
     assert np.allclose(given[1].reshape(-1), exact, atol=2e-3 if kind is np.float16 else 1e-7)
 
 
-def test_several_calls_in_flight_complete_in_order(pair: list[thc.Group]) -> None:
-    calls = [arrays(seed) for seed in range(5)]
-    exact = [np.mean(mine, axis=0) for mine in calls]
-
-    def work(worker: int) -> list[np.ndarray]:
-        handles = [pair[worker].allreduce_async(mine[worker], mode="raw") for mine in calls]
-        return [handle.wait() for handle in handles]
-
-    found = run_together(lambda: work(0), lambda: work(1))
-    for number, mean in enumerate(exact):
-        assert found[0][number] is calls[number][0]
-        assert np.allclose(found[1][number], mean, atol=1e-7)
-
-
 def test_a_handle_tells_when_it_is_done_and_gives_once(pair: list[thc.Group]) -> None:
     mine = arrays()
     before = mine[0].copy()
@@ -113,31 +78,6 @@ def test_a_handle_tells_when_it_is_done_and_gives_once(pair: list[thc.Group]) ->
     assert handle.done()
     with pytest.raises(thc.ClosedError):
         handle.wait()
-
-
-def test_error_feedback_carries_over_what_was_lost(pair: list[thc.Group]) -> None:
-    mine = arrays()
-    exact = np.mean(mine, axis=0)
-    sums = {}
-    for key in ("layer", None):
-        total = np.zeros(LENGTH)
-        for _ in range(16):
-            copies = [a.copy() for a in mine]
-            run_together(*[lambda g=g, a=a: g.allreduce(a, feedback=key) for g, a in zip(pair, copies)])
-            total += copies[0]
-        sums[key] = error_of(total / 16, exact)
-    assert sums["layer"] < sums[None] / 3
-
-
-def test_error_feedback_is_what_the_means_lack(pair: list[thc.Group]) -> None:
-    mine = arrays()
-    total = np.zeros(LENGTH)
-    for _ in range(3):
-        copies = [a.copy() for a in mine]
-        run_together(*[lambda g=g, a=a: g.allreduce(a, feedback=7) for g, a in zip(pair, copies)])
-        total += copies[0]
-    kept = [np.frombuffer(group.save_feedback()[7], dtype="<f4", offset=16) for group in pair]
-    assert np.allclose(total + np.mean(kept, axis=0), 3 * np.mean(mine, axis=0), atol=1e-4)
 
 
 def test_error_feedback_goes_through_a_checkpoint(pair: list[thc.Group]) -> None:

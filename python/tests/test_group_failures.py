@@ -5,17 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 import socket
-import struct
-import subprocess
-import sys
-import threading
 from typing import Any
 
 import numpy as np
 import pytest
 import thc
 from conftest import outcomes, run_together
-from patience import HANG
 from servers import COOKIE, ParameterServer, joining
 
 _next_job = itertools.count(1)
@@ -78,25 +73,12 @@ def test_another_worker_stops_sending(jobs: ParameterServer) -> None:
 def test_the_server_dies_and_comes_back() -> None:
     with ParameterServer({}) as server:
         groups = run_together(*[lambda w=w: join(server, 1, w, timeout=1, join_timeout=20) for w in range(2)])
-        server.kill()
-        failed = outcomes(*[lambda g=g: g.allreduce(ones()) for g in groups])
-        assert [type(error) for error in failed] == [thc.SilentError] * 2
-        assert all(error.waited >= 0.9 for error in failed)
-        with ParameterServer({}, listen=server.address):
-            run_together(*[group.rejoin for group in groups])
-            arrays = [ones(), ones()]
-            run_together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(groups, arrays)])
-            assert np.allclose(arrays[0], 1.0)
-            run_together(*[group.close for group in groups])
-
-
-def test_whether_the_server_is_there() -> None:
-    with ParameterServer({}) as server:
-        groups = run_together(*[lambda w=w: join(server, 1, w, timeout=1, join_timeout=20) for w in range(2)])
         assert all(run_together(*[group.find_server for group in groups]))
         # Nobody has taken a place by it, and the session goes on.
         run_together(*[lambda g=g: g.allreduce(ones()) for g in groups])
         server.kill()
+        failed = outcomes(*[lambda g=g: g.allreduce(ones()) for g in groups])
+        assert [type(error) for error in failed] == [thc.SilentError] * 2 and all(error.waited >= 0.9 for error in failed)
         assert not any(run_together(*[lambda g=g: g.find_server("50ms") for g in groups]))
         with pytest.raises(thc.ConfigError, match="patience"):
             groups[0].find_server(0)
@@ -106,88 +88,10 @@ def test_whether_the_server_is_there() -> None:
         with ParameterServer({}, listen=server.address):
             assert groups[0].find_server()
             run_together(*[group.rejoin for group in groups])
-            run_together(*[lambda g=g: g.allreduce(ones()) for g in groups])
-            run_together(*[group.close for group in groups])
-
-
-def test_a_restarted_server_does_not_disturb_a_running_session() -> None:
-    with ParameterServer({}) as server:
-        groups = run_together(*[lambda w=w: join(server, 1, w, timeout=30) for w in range(2)])
-        run_together(*[lambda g=g: g.allreduce(ones()) for g in groups])
-        server.kill()
-        with ParameterServer({}, listen=server.address):
             arrays = [ones(), ones()]
             run_together(*[lambda g=g, a=a: g.allreduce(a, mode="raw") for g, a in zip(groups, arrays)])
-            assert np.allclose(arrays[1], 1.0)
+            assert np.allclose(arrays[0], 1.0)
             run_together(*[group.close for group in groups])
-
-
-def test_a_worker_restarts(jobs: ParameterServer) -> None:
-    number = next(_next_job)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    # A process that joins as worker 1 and crashes; the second one has the same address, but is another incarnation.
-    script = (
-        f"import os, thc; thc.Group({jobs.address!r}, {number}, 1, {COOKIE}, join=thc.Join(bind='127.0.0.1:{port}', join_timeout=3))\n"
-        "os._exit(0)"
-    )
-    crash = [sys.executable, "-c", script]
-    first = run_together(lambda: join(jobs, number, 0), lambda: subprocess.run(crash, timeout=HANG, check=True))[0]
-    found = outcomes(lambda: first.allreduce(ones()), lambda: subprocess.run(crash, timeout=HANG, capture_output=True))
-    # On a slow machine the first one's death is known before the second one comes.
-    if isinstance(found[0], thc.MissingError):
-        assert found[0].missing == [1], found[0]
-    else:
-        assert isinstance(found[0], thc.LostError), found[0]
-        assert found[0].worker in (1, None)
-    first.close()
-
-
-def test_left_behind_by_a_quorum() -> None:
-    with ParameterServer({"quorum": 1, "data_slots": 8, "norm_slots": 2}) as server:
-        groups = run_together(*[lambda w=w: join(server, 1, w) for w in range(2)])
-        for _ in range(4):
-            groups[0].allreduce(ones(1 << 15))
-        behind = outcomes(*[lambda: [groups[1].allreduce(ones(1 << 15)) for _ in range(4)]])[0]
-        stats = groups[1].stats()
-        assert isinstance(behind, thc.SessionError) or stats.stragglers > 0, behind
-        run_together(*[group.close for group in groups])
-
-
-def fingerprint(welcome: bytes) -> bytes:
-    """Of a WELCOME whose session, nonce and fingerprint are zero (P23)."""
-    digest = 0
-    for (word,) in struct.iter_unpack(">Q", welcome):
-        z = digest ^ word
-        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % (1 << 64)
-        z = (z ^ z >> 27) * 0x94D049BB133111EB % (1 << 64)
-        digest = ((z ^ z >> 31) + 1) % (1 << 64)
-    return struct.pack(">Q", digest)
-
-
-def test_the_job_is_unusable() -> None:
-    """A server whose table is not one, as an incompatible version might have."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.bind(("127.0.0.1", 0))
-        server.settimeout(10)
-
-        def welcome() -> None:
-            join_packet, worker = server.recvfrom(2048)
-            nonce = join_packet[20:28]
-            header = struct.pack(">BBBBHBBIIHBB", 2, 0x31, 0, 1, 1, 0, 0, COOKIE, 0, 0, 0, 0)
-            numbers = struct.pack(">IIIBBBBIBBHd", 77, 64, 8, 1, 8, 0, 1, 200_000, 1, 4, 30, 1 / 32)
-            table = bytes([5] * 16)  # not increasing
-            last = struct.pack(">BBBBII", 20, 1, 1, 4, 0, 0) + bytes(36)
-            parts = [numbers + table + bytes(8), nonce, struct.pack(">d", 2.153875), bytes(8), last]
-            parts[3] = fingerprint(bytes(4) + parts[0][4:] + bytes(8) + parts[2] + bytes(8) + last)
-            server.sendto(header + b"".join(parts), worker)
-
-        teller = threading.Thread(target=welcome, daemon=True)
-        teller.start()
-        with pytest.raises(thc.JoinError):
-            thc.Group("127.0.0.1:%d" % server.getsockname()[1], cookie=COOKIE, join=thc.Join(join_timeout=5))
-        teller.join(10)
 
 
 def test_no_controller() -> None:
@@ -219,18 +123,11 @@ def test_a_server_that_cannot_start(jobs: ParameterServer) -> None:
     [
         ({"ps": "nowhere", "cookie": 1}, "ps"),
         ({"ps": "127.0.0.1:9", "cookie": "0xzz"}, "cookie"),
-        ({"ps": "127.0.0.1:9", "cookie": 1 << 40}, "cookie"),
         ({"ps": "127.0.0.1:9", "cookie": 1, "worker": 64}, "worker"),
-        ({"ps": "127.0.0.1:9", "cookie": 1, "job": 1 << 16}, "job"),
-        ({"ps": "127.0.0.1:9", "cookie": 1, "timeout": 0}, "timeout"),
         ({"ps": "127.0.0.1:9", "cookie": 1, "timeout": "soon"}, "timeout"),
         ({"ps": "127.0.0.1:9", "cookie": 1, "bind": "here"}, "bind"),
         ({"ps": "127.0.0.1:9", "cookie": 1, "threads": 0}, "threads"),
-        ({"ps": "127.0.0.1:9", "cookie": 1, "inject": "loss=2"}, "loss|inject"),
-        ({"ps": "127.0.0.1:9", "cookie": 1, "io": "pigeon"}, "io"),
         ({"ps": "127.0.0.1:9", "cookie": 1, "io": "dpdk", "dpdk": {"speed": 9}}, "speed"),
-        ({"ps": "127.0.0.1:9", "cookie": 1, "io": "dpdk", "dpdk": {"devices": ["net_null0"], "address": "10.0.0.1/99"}}, "prefix"),
-        ({"ps": "127.0.0.1:9", "cookie": 1, "dpdk": {"address": "10.0.0.1/24"}}, "io"),
         ({"ps": "thc://controller/job", "cookie": 1}, "cookie is given"),
         ({"ps": "thc://controller/job", "job": 1}, "job is given"),
         ({"ps": "thc://controller/job", "controller_cert": "a.pem"}, "controller_key"),
@@ -247,9 +144,7 @@ def test_wrong_options(options: dict[str, Any], says: str) -> None:
     ("options", "says"),
     [
         ({"workers": 65}, "workers"),
-        ({"workers": 4, "granularity": 200}, "granularity"),
         ({"workers": 2, "policy": "hopeful"}, "policy"),
-        ({"workers": 2, "data_slots": 3}, "data_slots"),
         ({"workers": 2, "listen": "here"}, "listen"),
         ({"workers": 2, "cookie": "secret"}, "cookie"),
     ],

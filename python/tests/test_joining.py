@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import thc
-from conftest import outcomes, run_together
-from patience import HANG
+from conftest import outcomes, run_ranks, run_together
 from servers import COOKIE, ParameterServer, joining
+from thc import rendezvous
 
 _next_job = itertools.count(1)
 
@@ -35,7 +38,7 @@ class Store:
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
-        self.arrived = __import__("threading").Condition()
+        self.arrived = threading.Condition()
 
     def set(self, key: str, value: str) -> None:
         with self.arrived:
@@ -46,25 +49,6 @@ class Store:
         with self.arrived:
             assert self.arrived.wait_for(lambda: key in self.values, 20)
             return self.values[key].encode()
-
-
-def run_ranks(script: str, environment: dict[str, str], workers: int = 2) -> list[str]:
-    """Runs a script as every rank, with what torchrun would set."""
-    base = {key: value for key, value in os.environ.items() if not key.startswith("THC_") or key == "THC_LOG"}
-    base |= {"WORLD_SIZE": str(workers), "LOCAL_WORLD_SIZE": str(workers), "TORCHELASTIC_RUN_ID": "test"} | environment
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", script],
-            env=base | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(workers)
-    ]
-    said = [rank.communicate(timeout=HANG) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0] * workers, said
-    return [out.strip() for out, _ in said]
 
 
 MEAN = "print(g.allreduce(np.full(9, float(g.worker), np.float32), mode='raw')[0], g.worker); g.close()"
@@ -155,9 +139,7 @@ def test_from_a_file(jobs: ParameterServer, tmp_path: Path, monkeypatch: pytest.
         ('ps = "127.0.0.1:9"\nspeed = "high"\n', "line 2.*speed"),
         ("ps = \n", "line 1"),
         ('ps = "127.0.0.1:9"\nworker = 0\ncookie = 1\nio = "dpdk"\n[dpdk]\ndevices = ["net_null0"]\naddress = "10.0.0.1/99"\n', "prefix"),
-        ('job = "one"\n', "line 1"),
         ('ps = "127.0.0.1:9"\nworker = 0\ncookie = "0xQQ"\n', "cookie"),
-        ("worker = 0\ncookie = 1\n", "THC_PS is not set"),
         ('ps = "127.0.0.1:9"\ncookie = 1\n', "worker is missing"),
     ],
 )
@@ -175,23 +157,15 @@ def test_a_wrong_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 def test_from_the_environment_as_torchrun_sets_it(jobs: ParameterServer) -> None:
     job = next(_next_job)
     said = run_ranks(
-        f"import thc, numpy as np; g = thc.Group.from_env(); {MEAN}",
-        {"THC_PS": jobs.address, "THC_COOKIE": hex(COOKIE), "THC_JOB": str(job), "THC_TIMEOUT": "20"},
+        f"import thc, numpy as np; g = thc.Group.from_env(); {MEAN}", THC_PS=jobs.address, THC_COOKIE=hex(COOKIE), THC_JOB=str(job), THC_TIMEOUT="20"
     )
-    assert said == ["0.5 0", "0.5 1"]
+    assert [out.strip() for out, _ in said] == ["0.5 0", "0.5 1"]
 
 
 def test_a_job_of_another_size_than_the_world(jobs: ParameterServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {
-        "THC_PS": jobs.address, "THC_COOKIE": str(COOKIE), "THC_JOB": str(next(_next_job)), "WORLD_SIZE": "3",
-    }.items():
+    variables = {"THC_PS": jobs.address, "THC_COOKIE": str(COOKIE), "THC_JOB": str(next(_next_job)), "WORLD_SIZE": "3", "RANK": "0"}
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
-
-    def rank(number: int) -> thc.Group:
-        os.environ["RANK"] = str(number)
-        return thc.Group.from_env()
-
-    monkeypatch.setenv("RANK", "0")
     other = lambda: thc.Group(jobs.address, int(os.environ["THC_JOB"]), 1, COOKIE)  # noqa: E731
     found = outcomes(thc.Group.from_env, other)
     assert isinstance(found[0], thc.ConfigError) and "has 2 workers, and this program runs 3" in str(found[0])
@@ -207,7 +181,6 @@ def test_a_job_of_another_size_than_the_world(jobs: ParameterServer, monkeypatch
         ({"THC_PS": "127.0.0.1:9", "THC_COOKIE": "1", "RANK": "first"}, "RANK is 'first'"),
         ({"THC_PS": "127.0.0.1:9", "THC_COOKIE": "1", "RANK": "0", "THC_THREADS": "x"}, "THC_THREADS"),
         ({"THC_PS": "thc://127.0.0.1:9/job", "THC_COOKIE": "1", "RANK": "0"}, "cookie is given.*controller"),
-        ({"THC_PS": "thc://127.0.0.1:9", "RANK": "0"}, "thc://controller"),
     ],
 )
 def test_a_wrong_environment(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], says: str) -> None:
@@ -241,23 +214,15 @@ def test_a_server_inside_rank_0_under_torchruns_environment() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    said = run_ranks(
-        f"import thc, numpy as np; g = thc.Group.local(join=thc.Join(join_timeout=20)); {MEAN}; print(g.server is not None)",
-        {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
-        workers=3,
-    )
-    assert [line.split() for line in said] == [["1.0", str(rank), str(rank == 0)] for rank in range(3)]
+    script = f"import thc, numpy as np; g = thc.Group.local(join=thc.Join(join_timeout=20)); {MEAN}; print(g.server is not None)"
+    said = run_ranks(script, ranks=3, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    assert [out.split() for out, _ in said] == [["1.0", str(rank), str(rank == 0)] for rank in range(3)]
 
 
 def test_a_server_inside_rank_0_found_through_a_store() -> None:
-    store = Store()
-    options: Any = {"store": store, "server": {"policy": "best-effort", "deadline": "50ms"}, "join_timeout": 10}
-    # Each rank counts its groups; in one process they share the count, so here the second one counts by itself.
-    import thc.rendezvous
-
-    thc.rendezvous._groups = iter([0, 0])  # type: ignore[assignment]
-    groups = run_together(*[lambda r=r: thc.Group.local(r, 2, **joining(**options)) for r in range(2)])
-    thc.rendezvous._groups = itertools.count()
+    options: Any = {"server": {"policy": "best-effort", "deadline": "50ms"}, "join_timeout": 10}
+    with same_group(2) as store:
+        groups = run_together(*[lambda r=r: thc.Group.local(r, 2, store=store, **joining(**options)) for r in range(2)])
     assert groups[1].job.policy == "best-effort" and groups[1].job.deadline == pytest.approx(0.05)
     assert groups[0].server is not None and groups[1].server is None
     counters = groups[0].server.stats()
@@ -268,19 +233,24 @@ def test_a_server_inside_rank_0_found_through_a_store() -> None:
     run_together(*[group.close for group in groups])
 
 
-def hosts(addresses: list[str], **options: Any) -> list[thc.Group]:
-    """A group of as many ranks, each on the host of that address."""
-    import thc.rendezvous
-
-    store = Store()
-    thc.rendezvous._groups = iter([0] * len(addresses))  # type: ignore[assignment]
-    join = lambda rank, at: thc.Group.local(  # noqa: E731
-        rank, len(addresses), **joining(store=store, address=at, cookie=5, join_timeout=10, **options)
-    )
+@contextlib.contextmanager
+def same_group(ranks: int) -> Iterator[Store]:
+    """What these ranks meet at. Each rank counts its groups; in one process they share the count, and here all have the same."""
+    rendezvous._groups = iter([0] * ranks)  # type: ignore[assignment]
     try:
-        return run_together(*[lambda rank=rank, at=at: join(rank, at) for rank, at in enumerate(addresses)])
+        yield Store()
     finally:
-        thc.rendezvous._groups = itertools.count()
+        rendezvous._groups = itertools.count(100)
+
+
+def hosts(addresses: list[str], **options: Any) -> list[Any]:
+    """What comes of a group of as many ranks, each on the host of that address: groups or exceptions."""
+    with same_group(len(addresses)) as store:
+
+        def join(rank: int) -> thc.Group:
+            return thc.Group.local(rank, len(addresses), **joining(store=store, address=addresses[rank], cookie=5, join_timeout=10, **options))
+
+        return outcomes(*[lambda rank=rank: join(rank) for rank in range(len(addresses))])
 
 
 def means(groups: list[thc.Group]) -> list[np.ndarray[Any, Any]]:
@@ -309,48 +279,23 @@ def test_a_quorum_has_one_server_and_so_has_one_host() -> None:
     groups = hosts(["127.0.0.1", "127.0.0.2"], server={"quorum": 1})
     assert [group.server is not None for group in groups] == [True, False]
     run_together(*[group.close for group in groups])
-    with pytest.raises(thc.ConfigError, match="quorum is 1 of 2"):
-        hosts(["127.0.0.1", "127.0.0.2"], server={"quorum": 1}, colocated=True)
-    with pytest.raises(thc.ConfigError, match="all ranks are on one host"):
-        hosts(["127.0.0.1", "127.0.0.1"], colocated=True)
+    for addresses, options, says in (
+        (["127.0.0.1", "127.0.0.2"], {"server": {"quorum": 1}}, "quorum is 1 of 2"),
+        (["127.0.0.1", "127.0.0.1"], {}, "all ranks are on one host"),
+    ):
+        assert all(isinstance(error, thc.ConfigError) and says in str(error) for error in hosts(addresses, colocated=True, **options))
     with pytest.raises(thc.ConfigError, match="need a store"):
         thc.Group.local(0, 2, join=thc.Join(port=9, colocated=True))
 
 
-def test_a_host_tells_the_others_why_its_share_does_not_start() -> None:
-    import thc.rendezvous
-
-    store = Store()
-    thc.rendezvous._groups = iter([0, 0])  # type: ignore[assignment]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
-        taken.bind(("127.0.0.2", 0))
-        port = taken.getsockname()[1]
-        join = lambda rank, at: thc.Group.local(rank, 2, store=store, join=thc.Join(address=at, port=port))  # noqa: E731
-        found = outcomes(lambda: join(0, "127.0.0.1"), lambda: join(1, "127.0.0.2"))
-    thc.rendezvous._groups = itertools.count()
+@pytest.mark.parametrize(("addresses", "taken"), [(["127.0.0.1", "127.0.0.2"], 1), (["127.0.0.1", "127.0.0.1"], 0)])
+def test_a_rank_tells_the_others_why_its_server_does_not_start(addresses: list[str], taken: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind((addresses[taken], 0))
+        port = probe.getsockname()[1]
+        found = hosts(addresses, port=port)
     assert [type(error) for error in found] == [thc.ServerError] * 2
-    assert "rank 1" in str(found[0]) and f"127.0.0.2:{port}" in str(found[0])
-
-
-def test_rank_0_tells_the_others_why_its_server_does_not_start(jobs: ParameterServer) -> None:
-    import thc.rendezvous
-
-    store = Store()
-    thc.rendezvous._groups = iter([0, 0])  # type: ignore[assignment]
-    port = int(jobs.address.split(":")[1])
-    found = outcomes(*[lambda r=r: thc.Group.local(r, 2, store=store, join=thc.Join(port=port)) for r in range(2)])
-    thc.rendezvous._groups = itertools.count()
-    assert [type(error) for error in found] == [thc.ServerError] * 2
-    assert str(port) in str(found[1])
-
-
-def test_a_world_of_one() -> None:
-    group = thc.Group.local(0, 1, join=thc.Join(port=0, cookie=5))
-    array = np.arange(2000, dtype=np.float32)
-    exact = array.copy()
-    group.allreduce(array, mode="raw")
-    assert np.allclose(array, exact, rtol=1e-6)
-    group.close()
+    assert f"rank {taken}" in str(found[1 - taken]) and f"{addresses[taken]}:{port}" in str(found[1 - taken])
 
 
 def test_ranks_outside_of_the_world() -> None:
@@ -407,34 +352,23 @@ def test_interfaces_are_those_of_nccl_and_gloo(monkeypatch: pytest.MonkeyPatch) 
 
 def test_ranks_use_the_interface_that_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "=lo")
-    found = run_ranks(f"import thc, numpy as np; g = thc.Group.local(0, 1, store={SELF}, join=thc.Join(join_timeout=20)); print(g.ps); g.close()", {}, workers=1)
-    assert found[0].startswith("127.0.0.1:"), found
+    group = thc.Group.local(0, 1, store=Store(), join=thc.Join(join_timeout=20))
+    assert group.ps.startswith("127.0.0.1:")
+    group.close()
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "nothing0")
     with pytest.raises(thc.ConfigError, match="nothing0"):
         thc.Group.from_env(worker=0, join=thc.Join(ps="192.0.2.1:9", cookie=1))
 
 
-SELF = "type('Store', (), {'gather': lambda self, value: [value]})()"
-"""A store of one rank."""
-
-
 def test_an_address_that_is_none_of_the_hosts() -> None:
     """As behind NAT: the server listens on all addresses, and others hear of that one."""
-    from thc import rendezvous
-
     meeting = rendezvous.meet(0, 1, Store(), thc.Join(address="203.0.113.7", cookie=5))
     assert meeting.server is not None
     host, _, port = meeting.server.address.rpartition(":")
     assert host == "0.0.0.0" and meeting.ps == f"203.0.113.7:{port}"
     meeting.server.close()
-    store = Store()
-    rendezvous._groups = itertools.count(100)
-    count = iter([100, 100])
-    rendezvous._groups = count  # type: ignore[assignment]
-    try:
+    with same_group(2) as store:
         met = run_together(*[lambda r=r: rendezvous.meet(r, 2, store, thc.Join(address=f"203.0.113.{7 + r}", cookie=5)) for r in range(2)])
-    finally:
-        rendezvous._groups = itertools.count(200)
     assert met[0].ps == met[1].ps and met[0].ps.startswith("203.0.113.7:") and all(each.server for each in met)
     for each in met:
         assert each.server.address.startswith("0.0.0.0:")
@@ -442,7 +376,7 @@ def test_an_address_that_is_none_of_the_hosts() -> None:
 
 
 def test_ranks_without_a_master_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    from thc import interfaces, rendezvous
+    from thc import interfaces
 
     for name in ("MASTER_ADDR", "THC_ADDRESS", *interfaces.VARIABLES):
         monkeypatch.delenv(name, raising=False)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import thc
-from conftest import needs
+from conftest import needs, run_ranks
 from crew import free_port
 
 PROGRAM = """
@@ -29,16 +29,8 @@ dist.destroy_process_group()
 @pytest.mark.parametrize(("level", "lines"), [(None, 1), ("info", 1), ("warn", 0), ("off", 0)])
 def test_rank_0_says_once_how_gradients_travel(level: str | None, lines: int) -> None:
     needs("torch")
-    port = str(free_port())
-    variables = {key: value for key, value in os.environ.items() if key != "THC_LOG"} | {"GLOO_SOCKET_IFNAME": "lo"}
-    if level is not None:
-        variables["THC_LOG"] = level
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", PROGRAM, str(rank), port], env=variables, stderr=subprocess.PIPE, text=True) for rank in range(2)
-    ]
-    said = [rank.communicate()[1] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], said
-    assert [each.count("gradients on cpu are compressed by cpu") for each in said] == [lines, 0], said
+    said = run_ranks(PROGRAM, str(free_port()), **({} if level is None else {"THC_LOG": level}))
+    assert [error.count("gradients on cpu are compressed by cpu") for _, error in said] == [lines, 0], said
 
 
 def test_one_level_for_the_package_and_its_library(monkeypatch: pytest.MonkeyPatch) -> None:

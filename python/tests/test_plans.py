@@ -1,46 +1,23 @@
 """Plans: what a span of an array travels as."""
 
-import threading
-
 import numpy as np
 import pytest
 
 import thc
-from patience import HANG
+from conftest import outcomes, run_together
 
 WORKERS = 3
 LENGTHS = [5000, 1, 2000, 9000, 1024, 700]
-
-
-def on_all(groups, work):
-    """What each group's call returns or raises, each on a thread of its own."""
-    outcomes = [None] * len(groups)
-
-    def run(i):
-        try:
-            outcomes[i] = work(i, groups[i])
-        except thc.ThcError as error:
-            outcomes[i] = error
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(groups))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(HANG)
-    return outcomes
 
 
 @pytest.fixture
 def groups():
     tables = ["bits=1,lane=4", "bits=2", "bits=3,lane=16", "bits=8,table_id=200"]
     with thc.Server(WORKERS, 77, tables=tables) as server:
-        groups = [None] * WORKERS
-        joined = on_all(groups, lambda i, _: thc.Group(server.address, 1, i, 77))
-        try:
-            yield joined
-        finally:
-            for group in joined:
-                group.close()
+        joined = run_together(*[lambda i=i: thc.Group(server.address, 1, i, 77) for i in range(WORKERS)])
+        yield joined
+        for group in joined:
+            group.close()
 
 
 def test_every_table_of_the_job_may_be_chosen(groups):
@@ -53,7 +30,7 @@ def test_every_table_of_the_job_may_be_chosen(groups):
     choices = [t.id for t in tables] + ["raw"]
     plan = list(zip(LENGTHS, choices))
     before = [group.stats() for group in groups]
-    means = on_all(groups, lambda i, group: group.allreduce(gradients[i].copy(), plan=plan, feedback="all"))
+    means = run_together(*[lambda g=g, x=x: g.allreduce(x.copy(), plan=plan, feedback="all") for g, x in zip(groups, gradients)])
     assert all(np.array_equal(mean, means[0]) for mean in means)
     errors = []
     for end, length in zip(np.cumsum(LENGTHS), LENGTHS):
@@ -90,5 +67,5 @@ def test_plans_that_fit_nothing_are_one_line(groups):
 def test_ranks_that_plan_differently_are_told(groups):
     first = groups[0].tables[0].id
     plans = [[(3000, first)], [(3000, first)], [(1000, first), (2000, "raw")]]
-    outcomes = on_all(groups, lambda i, group: group.allreduce(np.ones(3000, np.float32), plan=plans[i]))
-    assert all(isinstance(outcome, thc.MismatchError) for outcome in outcomes), outcomes
+    failed = outcomes(*[lambda g=g, plan=plan: g.allreduce(np.ones(3000, np.float32), plan=plan) for g, plan in zip(groups, plans)])
+    assert [type(error) for error in failed] == [thc.MismatchError] * WORKERS, failed

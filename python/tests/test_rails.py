@@ -27,11 +27,6 @@ def crew(module: str, hosts: tuple[int, ...], **variables: str) -> Report:
         pytest.skip(f"not run: several ranks on a host: {why}")
 
 
-@pytest.fixture(scope="module")
-def crews() -> Crews:
-    return Crews()
-
-
 @pytest.mark.parametrize(("module", "check"), [(module, check) for module in CREWS for check in names(module)])
 def test_ranks(crews: Crews, module: str, check: str) -> None:
     crews.report(module, check, lambda: crew(module, CREWS[module])).verify(check)

@@ -16,8 +16,8 @@ needs("torch")
 CREWS = [
     ("checks_hook", 2), ("checks_hook", 3), ("checks_loss", 2), ("checks_loss", 3), ("checks_adapt", 2),
     ("checks_training", 2), ("checks_outer", 2), ("checks_overlap", 2), ("checks_replicate", 4), ("checks_subgroups", 4),
-    ("checks_device", 2), ("checks_collective", 2), ("checks_collective", 3), ("checks_blocks", 2), ("checks_blocks", 3), ("checks_accuracy", 2), ("checks_replicas", 2), ("checks_replicas", 3),
-    ("checks_automatic", 2), ("checks_method", 2), ("checks_faults", 2), ("checks_faults", 3),
+    ("checks_device", 2), ("checks_collective", 2), ("checks_collective", 3), ("checks_blocks", 2), ("checks_blocks", 3),
+    ("checks_replicas", 2), ("checks_replicas", 3), ("checks_automatic", 2), ("checks_method", 2), ("checks_faults", 2), ("checks_faults", 3),
 ]  # fmt: skip
 # Where both are run, the numbers of processes are divided between the oldest PyTorch (the least) and the newest (the others), so
 # that each check is done with both versions and by each number once.
@@ -25,11 +25,6 @@ if RELEASE is not None:
     end = max if RELEASE == "newest" else min
     CREWS = [(module, workers) for module, workers in CREWS if workers == end(size for name, size in CREWS if name == module)]
 CASES = [(module, workers, check) for module, workers in CREWS for check in names(module)]
-
-
-@pytest.fixture(scope="module")
-def crews() -> Crews:
-    return Crews()
 
 
 @pytest.mark.parametrize(("module", "workers", "check"), CASES)

@@ -1,9 +1,4 @@
-"""THC's sums through a process group's own all-reduce: no parameter server, no port, no group to join.
-
-Compressed values add up. So each rank looks its indices up and packs the values in lanes that the sum over all ranks fits, and any integer
-all-reduce adds them: gloo's, NCCL's, MPI's. The ring carries one lane a coordinate where f32 takes 32 bits; nothing is decompressed on the
-way, and all ranks get the same bits in whatever order they add (docs/without-a-server.md).
-"""
+"""THC's sums through a process group's own all-reduce: no parameter server, no port, no group to join (docs/without-a-server.md)."""
 
 from __future__ import annotations
 
@@ -11,6 +6,7 @@ import itertools
 import queue
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +19,7 @@ from thc.arguments import Array, Plan, as_f32, spans_of
 from thc.base_group import BaseGroup, Pending, _open
 from thc.stats import Job, Stats, Table, Training
 from thc.torch.options import Compression
-from thc.torch.ranks.gathering import gather_objects
+from thc.torch.ranks.gathering import compare_options, gather_objects
 from thc.torch.ranks.peers import OwnGroups, borrow
 
 _seeds = itertools.count(1)
@@ -35,38 +31,42 @@ PIECE = 1 << 20
 """Coordinates that are added up at a time: the words of one piece are made while those of another travel."""
 
 
+@dataclass(eq=False)
 class _Under(Pending):
     """A call under way."""
 
-    def __init__(self, group: CollectiveGroup, array: Array, data: npt.NDArray[np.float32]) -> None:
-        self._group, self._array, self._data = group, array, data
-        self.submitted: queue.SimpleQueue[tuple[torch.Tensor, Any] | BaseException | None] = queue.SimpleQueue()
-        """The words of each piece and what adds them up, then nothing, or what went wrong."""
-        self.call: _native.CollectiveCall | None = None
-        self.waited = False
-        self.norms: torch.Tensor | None = None
-        self.work: Any = None
-        self.works: list[Any] = []
-        self.all_submitted = False
+    group: CollectiveGroup
+    array: Array
+    data: npt.NDArray[np.float32]
+    call: _native.CollectiveCall | None
+    """Until it is over."""
+    norms: torch.Tensor
+    work: Any
+    """What finds the largest norms."""
+    submitted: queue.SimpleQueue[tuple[torch.Tensor, Any] | BaseException | None] = field(default_factory=queue.SimpleQueue)
+    """The words of each piece and what adds them up, then nothing, or what went wrong."""
+    works: list[Any] = field(default_factory=list)
+    all_submitted: bool = False
+    waited: bool = False
 
     def piece(self, number: int) -> npt.NDArray[np.float32]:
         """A piece of the array."""
-        return self._data[number * PIECE : (number + 1) * PIECE]
+        return self.data[number * PIECE : (number + 1) * PIECE]
 
     def done(self) -> bool:
         return self.all_submitted and all(work is None or work.is_completed() for work in self.works)
 
     def wait(self) -> Array:
-        self._group._finish(self)
-        if self._data is not self._array:
-            self._array[...] = self._data
-        return self._array
+        self.group._finish(self)
+        if self.data is not self.array:
+            self.array[...] = self.data
+        return self.array
 
 
 def _feed(calls: queue.SimpleQueue[_Under | None]) -> None:
     """Makes the words of calls, one after the other, while norms and sums of others travel."""
     while (under := calls.get()) is not None:
-        under._group._submit(under)
+        under.group._submit(under)
         # Neither it nor its group shall live until the next comes.
         del under
 
@@ -98,24 +98,21 @@ class CollectiveGroup(BaseGroup):
             given, block = [dict(zip(("bits", "granularity", "fraction"), fixed))], fixed[3]
         self.method = compression.method
         told = [(each.get("bits"), each.get("lane"), each.get("granularity"), each.get("fraction")) for each in given]
-        mine = (lane, repr(told), block)
         self._own: OwnGroups | None = None
         # The norms of one call may be on their way beside the words of another: in groups of their own they cannot meet.
         if not carriers:
             self._own = borrow(process_group, ("gloo", "gloo"))
         self._norms, self._words = carriers if self._own is None else self._own.groups
-        every = gather_objects((mine, next(_seeds) if seed is None else seed), self._norms)
-        for rank, theirs in enumerate(every):
-            if theirs[0] != mine:
-                raise errors.ConfigError(f"lane, tables and block are {mine} here and {theirs[0]} on rank {rank}: give all ranks the same")
+        compare_options({"lane": lane, "tables": told, "block": block}, self._norms)
+        # That of the first rank is everybody's.
+        job_seed = gather_objects(next(_seeds) if seed is None else seed, self._norms)[0]
         self._codec = _native.Collective(
             rank=self.worker,
             ranks=self.workers,
             tables=told,
             lane=lane,
             block=block,
-            # That of the first rank is everybody's.
-            job_seed=every[0][1],
+            job_seed=job_seed,
             # Independent of the others' with a seed of its own.
             seed=None if fixed is None else self.worker,
             threads=compression.threads or environment.threads() or max(1, _native.available_cores() - 1),
@@ -126,7 +123,7 @@ class CollectiveGroup(BaseGroup):
         self._totals = dict.fromkeys(("calls", "failed", "coordinates", "bytes"), 0)
         self._closed = False
         self._under_way = 0
-        """Caller that have not been waited for."""
+        """Calls that have not been waited for."""
         _open.add(self)
 
     @property
@@ -149,10 +146,9 @@ class CollectiveGroup(BaseGroup):
             spans = spans_of(plan)
         # What goes RAW without a plan takes no error feedback along.
         key = None if plan is None and mode == "raw" else self._key(mode, feedback, plan)
-        under = _Under(self, array, data)
-        under.call, norms = self._codec.begin(data, spans, key)
-        under.norms = torch.from_numpy(norms)
-        under.work = dist.all_reduce(under.norms, op=dist.ReduceOp.MAX, group=self._norms, async_op=True)
+        call, own = self._codec.begin(data, spans, key)
+        norms = torch.from_numpy(own)
+        under = _Under(self, array, data, call, norms, dist.all_reduce(norms, op=dist.ReduceOp.MAX, group=self._norms, async_op=True))
         self._under_way += 1
         self._calls.put(under)
         return under
@@ -160,7 +156,7 @@ class CollectiveGroup(BaseGroup):
     def _submit(self, under: _Under) -> None:
         """Makes the words of a call when the norms of all ranks are there, and begins to add them up, piece by piece."""
         try:
-            assert under.norms is not None and under.call is not None
+            assert under.call is not None
             under.work.wait()
             counts = self._codec.settle(under.call, under.norms.numpy())
             for piece, count in enumerate(counts):
@@ -180,7 +176,7 @@ class CollectiveGroup(BaseGroup):
         assert under.call is not None
         under.waited, call = True, under.call
         self._under_way -= 1
-        sent = under.norms.numel() if under.norms is not None else 0
+        sent = under.norms.numel()
         try:
             piece = 0
             while (found := under.submitted.get()) is not None:
@@ -205,7 +201,7 @@ class CollectiveGroup(BaseGroup):
                 raise errors.NetworkError(f"the process group failed: {error}") from error
             raise
         carried = WORD * 2 * sent * (self.workers - 1) // self.workers
-        for name, more in (("calls", 1), ("coordinates", under._data.size), ("bytes", carried)):
+        for name, more in (("calls", 1), ("coordinates", under.data.size), ("bytes", carried)):
             self._totals[name] += more
 
     def stats(self) -> Stats:

@@ -23,7 +23,7 @@ from thc.torch.parts.tables import lanes_for, tables_for
 from thc.torch.collective import CollectiveGroup
 from thc.torch.hosts.rails import hosts_of, rails as make_rails
 from thc.torch.options import Compression
-from thc.torch.ranks.gathering import Gather, gather_objects
+from thc.torch.ranks.gathering import Gather, compare_options, gather_objects
 from thc.torch.ranks.lone import LoneGroup
 from thc.torch.ranks.peers import broadcast_tensors, time_out
 
@@ -170,39 +170,3 @@ def begin_alike(model: torch.nn.Module, process_group: Any) -> None:
     own = [local_part(tensor) for tensor in [*model.parameters(), *model.buffers()]]
     with torch.no_grad():
         broadcast_tensors([tensor for tensor in own if tensor.numel()], first, process_group)
-
-
-OF_A_RANK = frozenset(
-    "address bind cookie controller_ca controller_cert controller_key device dpdk inject inject_seed io join_timeout min_rto patience "
-    "port recv_buffer seed send_buffer threads timeout".split()
-)
-"""Options in which ranks may differ."""
-
-
-def _text(value: Any) -> str:
-    """An option as it is compared."""
-    if isinstance(value, (list, tuple)):
-        return f"({', '.join(map(_text, value))})"
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key}: {_text(each)}' for key, each in sorted(value.items()))}}}"
-    return repr(value)
-
-
-def compare_options(options: Mapping[str, Any], process_group: Any, failed: Exception | None = None) -> None:
-    """Raises :exc:`~thc.ConfigError` on all ranks if one has other options than rank 0, or if this one has ``failed`` to understand its own.
-    A collective, to be made before any that depends on an option."""
-    mine = {name: _text(value) for name, value in sorted(options.items()) if name not in OF_A_RANK}
-    told = gather_objects((mine, None if failed is None else str(failed)), process_group)
-    if failed is not None:
-        raise failed
-    for rank, (_, why) in enumerate(told):
-        if why is not None:
-            raise ConfigError(f"rank {rank} has options that it does not understand: {why}")
-    first = told[0][0]
-    other = next((rank for rank, (theirs, _) in enumerate(told) if theirs != first), None)
-    if other is None:
-        return
-    theirs = told[other][0]
-    differ = [name for name in sorted(first.keys() | theirs.keys()) if first.get(name) != theirs.get(name)]
-    said = [f"{name} is {first.get(name)} on rank 0 and {theirs.get(name)} on rank {other}" for name in differ]
-    raise ConfigError(f"{'; '.join(said)}: give all ranks the same")

@@ -25,3 +25,9 @@ def named_parameters(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
 def unwrapped(model: Any) -> Any:
     """The model in what `torch.compile` has made of it."""
     return getattr(model, "_orig_mod", model)
+
+
+def module_of(model: Any) -> Any:
+    """The module in what `torch.compile` and `DistributedDataParallel` have made of it."""
+    inside = unwrapped(model)
+    return inside.module if isinstance(inside, torch.nn.parallel.DistributedDataParallel) else inside

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from thc.errors import ConfigError, ReplicasError
-from thc.torch.names import named_parameters, unwrapped
+from thc.torch.names import module_of, named_parameters
 from thc.torch.ranks.gathering import gather_numbers
 
 
@@ -42,12 +41,6 @@ def digest(tensor: torch.Tensor) -> int:
     return int(found.item())
 
 
-def _tensors_by_name(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    model = unwrapped(model)
-    module = model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
-    yield from named_parameters(module).items()
-
-
 def check_replicas(model: torch.nn.Module, *, process_group: Any = None, when: str = "") -> None:
     """Compares the parameters of ``model`` on all ranks, bit for bit; all ranks must call it at the same place, between steps.
 
@@ -57,7 +50,7 @@ def check_replicas(model: torch.nn.Module, *, process_group: Any = None, when: s
     """
     if process_group is None:
         process_group = getattr(model, "process_group", None)
-    mine = {name: digest(parameter) for name, parameter in _tensors_by_name(model)}
+    mine = {name: digest(parameter) for name, parameter in named_parameters(module_of(model)).items()}
     every = gather_numbers(list(mine.values()), process_group)
     usual, _ = Counter(map(tuple, every)).most_common(1)[0]
     ranks = [rank for rank, theirs in enumerate(every) if tuple(theirs) != usual]
@@ -79,15 +72,7 @@ class DigestOf:
 
     def __call__(self, model: torch.nn.Module, _: Any) -> None:
         """A forward pass begins."""
-        if self.source is not None:
-            self.before_forward(model, self.source.begun)
-
-    def __reduce__(self) -> Any:
-        # A copy of the model compares nothing, as it has no hook.
-        return DigestOf, (self.every,)
-
-    def before_forward(self, model: torch.nn.Module, steps: int) -> None:
-        """``steps`` backward passes have been averaged so far."""
+        steps = 0 if self.source is None else self.source.begun
         if steps < self._next or not model.training or not torch.is_grad_enabled():
             return
         if getattr(getattr(model, "_join_config", None), "enable", False):
@@ -98,3 +83,7 @@ class DigestOf:
             return
         self._next = steps - steps % self.every + self.every
         check_replicas(model, when=f" after step {steps}")
+
+    def __reduce__(self) -> Any:
+        # A copy of the model compares nothing, as it has no hook.
+        return DigestOf, (self.every,)

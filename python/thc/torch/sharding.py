@@ -9,7 +9,6 @@ import time
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from thc import errors
 from thc.base_group import BaseGroup
@@ -49,8 +48,8 @@ class Shard:
 
     def __init__(self, scope: str, module: Any, names: dict[int, str]) -> None:
         """``names`` are those of the model's parameters."""
-        self._scope, self.groups = scope, _groups(module)
-        self._parts = [ShardedParameter(names[id(each.sharded_param)], each) for group in self.groups for each in group.fsdp_params]
+        self._scope, self._groups = scope, _groups(module)
+        self._parts = [ShardedParameter(names[id(each.sharded_param)], each) for group in self._groups for each in group.fsdp_params]
         self._layouts: dict[tuple[str, ...], Layout] = {}
 
     def trained(self) -> list[ShardedParameter]:
@@ -63,7 +62,7 @@ class Shard:
         for part in self._parts:
             if getattr(part.fsdp.sharded_param, "_post_accumulate_grad_hooks", None):
                 raise errors.ConfigError(f"a hook takes the gradient of {part.name} as soon as it is accumulated, and the mean comes later: leave the hook out")
-        if any(part.fsdp.offload_to_cpu for part in self._parts) or any(getattr(group, "force_sum_reduction_for_comms", False) for group in self.groups):
+        if any(part.fsdp.offload_to_cpu for part in self._parts) or any(getattr(group, "force_sum_reduction_for_comms", False) for group in self._groups):
             return False
         return gradients.dtype in (torch.float32, torch.bfloat16) and gradients.numel() == sum(part.size for part in self.trained())
 
@@ -88,34 +87,24 @@ def _groups(module: Any) -> list[Any]:
 class Replicas(Adapter):
     """The same shard on several ranks, each with its own data; made by :func:`replicate`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, modules: list[Any], names: dict[int, str]) -> None:
+        """``names`` are those of the model's parameters."""
         super().__init__(engine)
         self.skipped = False
         """Whether a gradient since the last look at it was not finite on some replica; the same on all of them."""
         self._scope = f"replica{scope_of(self.group)}"
-        self._shards: list[Shard] = []
-        self._stream: Any = None
+        self._shards = [Shard(f"{self._scope}.{number}", module, names) for number, module in enumerate(modules)]
         self._travelling: list[tuple[list[ShardedParameter], Bucket, Arrival]] = []
         """The calls of the step under way, which the end of the backward pass ends."""
         self._late: list[Shard] = []
         """Those whose gradients travel when this backward pass is over."""
         self._pass = -1
         """Torch's number of the backward pass whose end delivers what is under way."""
-
-    def take(self, module: Any, names: dict[int, str]) -> None:
-        """Averages a module's gradients from now on; ``names`` are those of the model's parameters."""
-        shard = Shard(f"{self._scope}.{len(self._shards)}", module, names)
-        if any(group._is_hsdp for group in shard.groups):
-            raise errors.ConfigError(
-                "this model is sharded over a mesh whose outer dimension torch itself averages: shard it over the inner one alone, "
-                'fully_shard(model, mesh=mesh["shard"]), and give replicate mesh.get_group("replicate")'
-            )
-        self._shards.append(shard)
-        device = next((p.device for p in module.parameters() if p.device.type == "cuda"), None)
-        if device is not None and self._stream is None:
-            self._stream = torch.cuda.Stream(device)
+        device = next((p.device for module in modules for p in module.parameters() if p.device.type == "cuda"), None)
         # What FSDP does after its hook waits for this stream alone, on the device.
-        module.set_all_reduce_hook(functools.partial(self._take, shard), stream=self._stream)
+        stream = None if device is None else torch.cuda.Stream(device)
+        for module, shard in zip(modules, self._shards):
+            module.set_all_reduce_hook(functools.partial(self._take, shard), stream=stream)
 
     def _take(self, shard: Shard, gradients: torch.Tensor) -> None:
         """What FSDP calls with a module's gradients, summed over the shards: those of the parameters that have got some."""
@@ -183,20 +172,13 @@ class Replicas(Adapter):
                 if (grad := part.grad) is not None:
                     grad.add_(part.place(piece, grad))
 
-    is_alike = False
-    """Whether :meth:`state_dict` is the same on all ranks: each has its own shard."""
-
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint, on every rank its own: this rank's error feedback by parameter, each as FSDP has sharded it. For
         ``torch.distributed.checkpoint`` there is :class:`thc.torch.Checkpoint`, which takes what :func:`replicate` has returned."""
-        state = self.engine.state_dict() | {"rank": dist.get_rank()}
+        state = super().state_dict()
         # Nothing in it depends on steps.
         del state["steps"]
         return state
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where :meth:`state_dict` was called: on the same rank of as many, with the same model."""
-        self.engine.load_state_dict(state)
 
 
 def _check_alike(own: torch.Tensor, mean: torch.Tensor) -> None:
@@ -242,11 +224,13 @@ def replicate(
     empty = next((name for name, p in model.named_parameters() if p.is_meta), None)
     if empty is not None:
         raise errors.ConfigError(f"the parameter {empty} is on the meta device: call replicate when model.to_empty and its first values are done")
+    if any(each._is_hsdp for module in modules for each in _groups(module)):
+        raise errors.ConfigError(
+            "this model is sharded over a mesh whose outer dimension torch itself averages: shard it over the inner one alone, "
+            'fully_shard(model, mesh=mesh["shard"]), and give replicate mesh.get_group("replicate")'
+        )
     compression.only("replicate", "feedback")
     group = enter(process_group, group, over, compression, join, is_one_of_many=True, fallback=fallback)
     begin_alike(model, process_group)
     names = {id(p): name for name, p in named_parameters(model).items()}
-    made = Replicas(Engine(group, Options.of(compression, group, fallback=fallback, device=device), Peers(process_group)))
-    for module in modules:
-        made.take(module, names)
-    return made
+    return Replicas(Engine(group, Options.of(compression, group, fallback=fallback, device=device), Peers(process_group)), modules, names)

@@ -6,9 +6,7 @@
 
     dist.init_process_group("thc")
 
-Sums and means of large dense floats in a backward pass become sums in lanes (:class:`thc.torch.CollectiveGroup`) that gloo adds up. Everything else is done by
-gloo, or by NCCL on a GPU, as if this backend were not there. Elsewhere all-reduces are exact, unless ``Options(everywhere=1)`` says otherwise; with :func:`exact` they are
-so anyhow. :class:`Options` says what counts as large (docs/backend.md).
+:class:`Options` says what is compressed, and :func:`exact` has all-reduces exact (docs/backend.md).
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ _OLDEST = (2, 7)
 
 def register() -> None:
     """Tells ``torch.distributed`` of the backend. ``import thc.torch`` does it."""
-    if dist.is_available() and NAME.upper() not in getattr(dist.Backend, "_plugins", {}):
+    if NAME.upper() not in dist.Backend._plugins:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
 
 

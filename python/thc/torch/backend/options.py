@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
 
 from thc.errors import ConfigError
 from thc.torch.options import Compression
@@ -20,16 +20,8 @@ VARIABLES = {name: f"THC_BACKEND_{name.upper()}" for name in ("lane", "bits", "b
 _DEFAULTS = {"lane": 8, "bits": None, "block": 13, "min_size": 1 << 16, "everywhere": 0}
 
 
-def _base() -> Any:
-    """What torch takes options of a backend to be."""
-    if not dist.is_available():
-        return object
-    from torch._C import _distributed_c10d as c10d
-
-    return getattr(c10d.Backend, "Options", None) if hasattr(c10d, "Backend") else None
-
-
-_Base: Any = _base() or object
+_Base: Any = getattr(c10d.Backend, "Options", object)
+"""What torch takes options of a backend to be, from the releases on that the backend works with."""
 
 
 class Options(_Base):
@@ -60,10 +52,9 @@ class Options(_Base):
             raise ConfigError(f"everywhere is {self.everywhere!r}: give 0 or 1")
         self.compression = replace(compression, **told)
 
-    def numbers(self) -> dict[str, int]:
+    def numbers(self) -> dict[str, int | None]:
         """All of them, for other ranks to compare with theirs."""
-        found = {name: getattr(self.compression, name) for name in ("lane", "bits", "block", "min_size")} | {"everywhere": self.everywhere}
-        return {name: -1 if value is None else value for name, value in found.items()}
+        return {name: getattr(self.compression, name) for name in ("lane", "bits", "block", "min_size")} | {"everywhere": self.everywhere}
 
     def __repr__(self) -> str:
         return f"Options({', '.join(f'{name}={value}' for name, value in self.numbers().items())})"

@@ -14,6 +14,7 @@ from thc.errors import ConfigError
 from thc.stats import Stats
 from thc.torch.backend.options import Options, exact
 from thc.torch.backend.sums import DTYPES, JointWork, Sums, work_that_ends
+from thc.torch.ranks.gathering import compare_options
 
 log = logging.getLogger("thc.torch")
 
@@ -56,23 +57,13 @@ class ThcProcessGroup(dist.ProcessGroup):
         if environment.is_configured():
             log.warning('the backend "thc" uses no parameter server, also where the environment names one: thc.torch.wrap does')
         self._store, self._timeout = store, timeout
-        # Caller through a group of its own come to gloo and NCCL without coming here again.
+        # Calls through a group of its own come to gloo and NCCL without coming here again.
         self._beneath = dist.ProcessGroup(store, rank, size)
         _register_backends([self, self._beneath], store, rank, size, timeout, nccl_options)
-        self._compare_options()
+        compare_options(self._options.numbers(), self._beneath)
         if (1 << (self._options.compression.lane or 8)) - 1 < size:
             raise ConfigError(f"lanes of {self._options.compression.lane} bits do not hold sums of {size} ranks: give a wider lane")
         self._sums: Sums | None = None
-
-    def _compare_options(self) -> None:
-        numbers = self._options.numbers()
-        mine = torch.tensor([*numbers.values()])
-        every = [torch.empty_like(mine) for _ in range(self.size())]
-        self._beneath.allgather([every], [mine]).wait()
-        for rank, theirs in enumerate(every):
-            for name, here, there in zip(numbers, mine.tolist(), theirs.tolist()):
-                if here != there:
-                    raise ConfigError(f"{name} is {here} here and {there} on rank {rank}: give all ranks the same")
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
         return "thc"

@@ -85,12 +85,10 @@ class HostCompressor(Compressor):
         task.data = self._fetch(bucket)
         if step < self._options.warmup or not layout.compresses:
             self._call(task, wait, mode="raw")
-        elif bucket.way is None:
-            self._call(task, wait, feedback=self._key(layout) if self._options.feedback else None, plan=layout.spans(self._table))
-        elif not bucket.way.alone:
-            self._call(task, wait, feedback=self._key(layout) if self._options.feedback else None, plan=bucket.way.spans)
-        else:
+        elif bucket.way is not None and bucket.way.alone:
             self._call_alone(task, bucket.way)
+        else:
+            self._call(task, wait, feedback=self._key(layout), plan=layout.spans(self._table) if bucket.way is None else bucket.way.spans)
 
     def finish(self, task: Task) -> bool:
         finite, bucket, data = wait_for_calls(task.calls), task.bucket, task.data
@@ -148,11 +146,13 @@ class HostCompressor(Compressor):
         """Makes several calls, one after the other, and measures how long each takes."""
         for call in way.alone:
             computed, started = self._group.stats().compression, time.perf_counter()
-            self._call(task, True, task.data[call.place], feedback=self._key(call.layout) if self._options.feedback else None, plan=call.spans)
+            self._call(task, True, task.data[call.place], feedback=self._key(call.layout), plan=call.spans)
             way.seconds.append((time.perf_counter() - started, self._group.stats().compression - computed))
 
-    def _key(self, layout: Layout) -> int:
-        """Under which the bucket's error feedback is kept."""
+    def _key(self, layout: Layout) -> int | None:
+        """Under which the bucket's error feedback is kept, if any is."""
+        if not self._options.feedback:
+            return None
         self.feedback.settle(layout)
         return layout.key
 

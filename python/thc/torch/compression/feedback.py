@@ -14,10 +14,6 @@ HEADER = struct.Struct("<4sIQ")
 """The header of saved error feedback: THCF, version 1, number of coordinates."""
 
 
-def _unpack(saved: bytes) -> np.ndarray[Any, np.dtype[np.float32]]:
-    return np.frombuffer(saved, dtype="<f4", offset=HEADER.size)
-
-
 class Keeper(Protocol):
     """Who keeps error feedback, by key: a group, or a codec of a device."""
 
@@ -81,13 +77,16 @@ class FeedbackStore:
         saved = self._group.save_feedback() if self._homes else {}
         for key, layout in self._homes.items():
             if key in saved:
-                residual = _unpack(saved[key])
+                residual = np.frombuffer(saved[key], dtype="<f4", offset=HEADER.size)
                 for name, place in layout.feedback_places():
                     found[name] = residual[place]
         return found
 
     def _take_all(self) -> None:
         self._aside.update(self._read())
+        self._empty_group()
+
+    def _empty_group(self) -> None:
         for key in self._homes:
             self._group.reset_feedback(key)
         self._homes.clear()
@@ -106,8 +105,5 @@ class FeedbackStore:
 
     def reset(self) -> None:
         """Forgets all."""
-        for key in self._homes:
-            self._group.reset_feedback(key)
-        self._homes.clear()
-        self._of_parameter.clear()
+        self._empty_group()
         self._aside.clear()

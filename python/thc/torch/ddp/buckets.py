@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import logging
 import weakref
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,11 +13,10 @@ import torch
 from thc import errors
 from thc.torch.compression.layout import Layout, Segment
 from thc.torch.engine.bucket import Bucket, Promise, is_dense
-from thc.torch.names import named_parameters
+from thc.torch.names import module_of, named_parameters
 from thc.torch.options import Options
 
 log = logging.getLogger("thc.torch")
-
 
 
 class Buckets:
@@ -24,19 +24,10 @@ class Buckets:
 
     def __init__(self, model: torch.nn.Module | None, options: Options, scope: str) -> None:
         self._options, self._scope = options, scope
-        ddp = isinstance(model, torch.nn.parallel.DistributedDataParallel)
-        module: Any = getattr(model, "module", None) if ddp else model
         self._ddp = weakref.ref(model) if isinstance(model, torch.nn.parallel.DistributedDataParallel) else None
-        self._names = {} if module is None else {id(parameter): name for name, parameter in named_parameters(module).items()}
+        self._names = {} if model is None else {id(parameter): name for name, parameter in named_parameters(module_of(model)).items()}
         self._known = frozenset(self._names.values())
         """The names of the model's parameters; none where it was not told."""
-        for pattern in options.exclude if module is not None else ():
-            if not any(fnmatch.fnmatchcase(name, pattern) for name in self._names.values()):
-                text = f"exclude has {pattern!r}, and no parameter of the model matches that; they have names like {', '.join(list(self._names.values())[:3])}"
-                if not set(pattern) & set("*?["):
-                    raise errors.ConfigError(text)
-                # A pattern may be meant for many models.
-                log.warning("%s", text)
         self.layouts: dict[tuple[int, ...], Layout] = {}
         """By the identities of a bucket's parameters."""
         self._copies: dict[int, torch.Tensor] = {}
@@ -47,14 +38,12 @@ class Buckets:
         """The bucket that DDP has given to the hook. With ``keeps`` its gradients can be restored."""
         buffer, parameters = given.buffer(), given.parameters()
         self._devices.add(str(buffer.device))
-        if len(self._devices) > 1:
-            check_one_device(self._devices)
+        check_one_device(self._devices)
         layout = self.layouts.get(tuple(map(id, parameters))) or self._lay_out(parameters, given.gradients())
         copy = None
         if keeps and not self._keeps_gradients(buffer):
             copy = self._copy(given.index(), buffer)
-        bucket = Bucket(int(given.index()), given.is_last(), buffer, parameters, layout, promise, copy)
-        return bucket.record_ready() if buffer.is_cuda else bucket
+        return Bucket(int(given.index()), given.is_last(), buffer, parameters, layout, promise, copy).record_ready()
 
     def compresses(self, name: str, size: int) -> bool:
         """Whether the options let a parameter be compressed."""
@@ -62,14 +51,14 @@ class Buckets:
 
     def blank_feedback(self) -> dict[str, torch.Tensor]:
         """Zeros for each parameter that is compressed, under the names of error feedback."""
-        module: Any = None if self._ddp is None else self._ddp()
+        ddp = None if self._ddp is None else self._ddp()
         found = {}
-        for name, parameter in named_parameters(module.module).items() if module is not None else ():
+        for name, parameter in named_parameters(module_of(ddp)).items() if ddp is not None else ():
             if parameter.requires_grad and parameter.numel() and self.compresses(name, parameter.numel()):
                 found[name + _order_of(parameter)] = torch.zeros(parameter.numel())
         return found
 
-    def without_strangers(self, state: dict[str, Any]) -> dict[str, Any]:
+    def without_strangers(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """A checkpoint's state without what belongs to no parameter of the model."""
         if not self._known:
             return state
@@ -117,6 +106,17 @@ def _order_of(parameter: torch.Tensor) -> str:
     """The order of a parameter's coordinates in a bucket, if it is not the usual one."""
     plain = parameter.is_contiguous() or not is_dense(parameter)
     return "" if plain else f" in the order of strides {tuple(parameter.stride())}"
+
+
+def check_exclude(model: torch.nn.Module, exclude: Sequence[str]) -> None:
+    """Refuses names that no parameter of a model has. A pattern may be meant for many models."""
+    names = list(named_parameters(module_of(model)))
+    for pattern in exclude:
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
+            text = f"exclude has {pattern!r}, and no parameter of the model matches that; they have names like {', '.join(names[:3])}"
+            if not set(pattern) & set("*?["):
+                raise errors.ConfigError(text)
+            log.warning("%s", text)
 
 
 def check_one_device(devices: set[str]) -> None:

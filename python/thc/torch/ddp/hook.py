@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from thc import errors
 from thc.base_group import BaseGroup
-from thc.torch.ddp.buckets import Buckets, check_one_device
+from thc.torch.ddp.buckets import Buckets, check_exclude, check_one_device
 from thc.torch.ddp.future import BucketFuture, PassError
 from thc.torch.engine.engine import Adapter, Engine
-from thc.torch.hosts.rails import RailGroup
 from thc.torch.joining import scope_of
-from thc.torch.names import named_parameters
+from thc.torch.names import module_of, named_parameters
 from thc.torch.options import Compression, Options
 from thc.torch.parts.adaptive import Adaptive
 from thc.torch.parts.plan import Plan
@@ -28,8 +26,6 @@ class Hook(Adapter):
     """What averages the gradients of a model: :func:`thc.torch.hook_of` finds it, :meth:`thc.torch.State.connect` makes it."""
 
     def __init__(self, group: BaseGroup, model: torch.nn.Module | None, process_group: Any, options: Options) -> None:
-        if isinstance(group, RailGroup):
-            check_rails(options)
         self.peers = peers = Peers(process_group)
         """Process groups of this hook's own."""
         self._buckets = Buckets(model, options, f"hook{scope_of(group)}")
@@ -41,9 +37,8 @@ class Hook(Adapter):
         self._pass_error = PassError()
         self._model: Any = (lambda: None) if model is None else weakref.ref(model)
         adaptive: Adaptive | None = None
-        module: Any = getattr(model, "module", model)
         if options.adapt is not None:
-            sizes = {name: p.numel() for name, p in named_parameters(module).items() if p.requires_grad}
+            sizes = {name: p.numel() for name, p in named_parameters(module_of(model)).items() if p.requires_grad}
             raw = [name for name, size in sizes.items() if not self._buckets.compresses(name, size)]
             adaptive = Adaptive(options.adapt, group, peers.rank, sizes, raw, options.warmup)
         super().__init__(Engine(group, options, peers, adaptive))
@@ -128,26 +123,15 @@ class Hook(Adapter):
         optimizer.register_step_pre_hook(lambda *_: optimizer.zero_grad() if self.skipped else None)
         return optimizer
 
-    def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint, on every rank its own: steps, error feedback by parameter, and with ``adapt`` the choices. For what writes one checkpoint
-        of all ranks, as ``torch.distributed.checkpoint`` does, there is :class:`thc.torch.Checkpoint`."""
-        return self.engine.state_dict() | ({} if self.is_alike else {"rank": dist.get_rank()})
-
     def blank_feedback(self) -> dict[str, torch.Tensor]:
         """Error feedback as a checkpoint has it, of zeros; nothing where a rank has shares of parameters."""
         return self._buckets.blank_feedback() if self.options.feedback and self.engine.selector.shares is None else {}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where :meth:`state_dict` was called, also if buckets are others now. All ranks call it between the same steps, each
         with its own; if one does not, the next ``backward`` raises :exc:`thc.ConfigError` on all, in a job that loses nothing. What it has of
         parameters that the model does not have is left out, with a warning."""
-        state = self._buckets.without_strangers(state)
-        self.engine.load_state_dict(state)
-
-    @property
-    def is_alike(self) -> bool:
-        """Whether :meth:`state_dict` is the same on all ranks."""
-        return not self.options.feedback
+        super().load_state_dict(self._buckets.without_strangers(state))
 
     def reset_feedback(self) -> None:
         """Forgets all error feedback, as for a new training run."""
@@ -156,16 +140,13 @@ class Hook(Adapter):
 
 def check_model(model: torch.nn.Module | None, compression: Compression, exclude: Sequence[str], device: str) -> None:
     """Refuses options that do not go with a model, for which there is no group yet."""
-    Buckets(model, Options(exclude=exclude, device=device, min_size=compression.min_size), "")
-    for option, wanted in (("exclude", exclude), ("adapt", compression.adapt)):
-        if wanted and model is None:
-            raise errors.ConfigError(f"{option} names parameters: give the state the model, too")
+    Options(device=device)
+    if model is None:
+        for option, wanted in (("exclude", exclude), ("adapt", compression.adapt)):
+            if wanted:
+                raise errors.ConfigError(f"{option} names parameters: give the state the model, too")
+        return
+    check_exclude(model, exclude)
     if getattr(model, "skip_all_reduce_unused_params", False):
         raise errors.ConfigError("skip_all_reduce_unused_params: DDP leaves buckets out, and a step ends with the last of them: leave it out")
-    check_one_device({str(p.device) for p in model.parameters() if p.requires_grad} if model is not None else set())
-
-
-def check_rails(compression: Compression) -> None:
-    """Refuses options that need whole parameters, where each rank of a host has a share of the host's mean."""
-    if compression.adapt is not None:
-        raise errors.ConfigError("rails and adapt: a rank averages shares of parameters, not whole ones: leave one of them out")
+    check_one_device({str(p.device) for p in model.parameters() if p.requires_grad})

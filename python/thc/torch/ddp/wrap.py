@@ -15,7 +15,8 @@ from thc.base_group import BaseGroup
 from thc.errors import ConfigError
 from thc.join import Join
 from thc.torch.ddp.future import BucketFuture, PassError
-from thc.torch.ddp.hook import Hook, check_model, check_rails
+from thc.torch.ddp.hook import Hook, check_model
+from thc.torch.hosts.rails import RailGroup
 from thc.torch.joining import enter, names_server
 from thc.torch.names import unwrapped
 from thc.torch.options import Compression, Options
@@ -87,8 +88,8 @@ class State:
             if model is not None:
                 self._check_free(model)
             check_model(model, compression, exclude, device)
-            if join.rails is True:
-                check_rails(compression)
+            if compression.adapt is not None and (join.rails is True or isinstance(group, RailGroup)):
+                raise ConfigError("rails and adapt: a rank averages shares of parameters, not whole ones: leave one of them out")
             if check_replicas is not None:
                 DigestOf(check_replicas)
             return join.rails if join.rails != "auto" or self._gpus_compress(compression, join) else False
@@ -172,10 +173,9 @@ def wrap(
 
     :func:`hook_of` finds the hook, with its statistics, its state for a checkpoint, and what else can be asked of it.
     """
-    if isinstance(unwrapped(model), DistributedDataParallel):
-        # What torch.compile has made averages as the model in it.
-        ddp = unwrapped(model)
-    else:
+    # What torch.compile has made averages as the model in it.
+    ddp = unwrapped(model)
+    if not isinstance(ddp, DistributedDataParallel):
         raise TypeError(f"wrap takes a DistributedDataParallel model, not {type(model).__name__}{_way(model)}")
     state = State(
         ddp, group=group, over=over, exclude=exclude, fallback=fallback, device=device, check_replicas=check_replicas, compression=compression, join=join

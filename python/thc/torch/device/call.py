@@ -95,7 +95,7 @@ class Call:
     norms, and for the indices of each piece.
     """
 
-    def __init__(self, codec: Any, cut: Cut, x: torch.Tensor, feedback: int | None, ready: Any) -> None:
+    def __init__(self, codec: Any, cut: Cut, x: torch.Tensor, feedback: int | None) -> None:
         self._codec = codec
         self._cut = cut
         self._x = x
@@ -106,14 +106,11 @@ class Call:
         self._sent: list[Any] = []
         """The events after which the indices of each piece have arrived at the host."""
         self._handed = 0
-        if codec.stream is not None and ready is None:
-            ready = torch.cuda.Event()
-            ready.record(torch.cuda.current_stream(codec.device))
+        if codec.stream is not None:
+            codec.stream.wait_stream(torch.cuda.current_stream(codec.device))
+            x.record_stream(codec.stream)
         with codec.on_stream():
             self._pages = cut.take(codec.device)
-            if codec.stream is not None:
-                codec.stream.wait_event(ready)
-                x.record_stream(codec.stream)
             self._numbers = Numbers(cut, codec.group.workers, codec.device)
             self._fed = None if feedback is None else codec.begin_feedback(feedback, x.numel())
             kept = None if self._fed is None else self._fed[0]
@@ -187,6 +184,10 @@ class Call:
             done = self._mark()
             self._cut.give_back(self._pages, done)
         return done
+
+    def wait(self) -> None:
+        """:meth:`finish`, as the calls of the library have it."""
+        self.finish()
 
     def _land(self) -> None:
         codec, cut, numbers = self._codec, self._cut, self._numbers

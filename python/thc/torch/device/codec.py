@@ -15,7 +15,7 @@ from thc.errors import FeedbackError
 from thc.stats import Table
 from thc.torch.compression.feedback import HEADER
 from thc.torch.device.call import Call
-from thc.torch.device.cut import Cut, sizes_of
+from thc.torch.device.cut import Cut
 
 PIECE = 20
 """log2 of the coordinates that are copied between device and host at a time."""
@@ -70,7 +70,6 @@ class DeviceCodec:
         self._piece = piece
         self._tables = group.tables
         self._grids: dict[int, Grid | None] = {0: None, **{table.id: Grid.from_table(table, device) for table in self._tables}}
-        self._sizes = sizes_of(self._tables)
         self._cuts: dict[tuple[tuple[int, int | None], ...], Cut] = {}
         self._feedback: dict[int, list[torch.Tensor]] = {}
 
@@ -86,7 +85,7 @@ class DeviceCodec:
         """How a plan cuts a tensor."""
         found = self._cuts.get(plan)
         if found is None:
-            found = self._cuts[plan] = Cut(self.group._library, self._sizes, list(plan), self._piece)
+            found = self._cuts[plan] = Cut(self.group._library, list(plan), self._piece)
         return found
 
     def begin(
@@ -95,10 +94,9 @@ class DeviceCodec:
         feedback: int | None = None,
         plan: list[tuple[int, int | str]] | None = None,
         mode: str = "compressed",
-        ready: Any = None,
     ) -> Call:
         """Starts an all-reduce of a tensor of f32, f16 or bf16, one-dimensional and contiguous: the norms are on their way to the
-        host when it returns. ``ready`` is an event after which the tensor is there; without, it is on the current stream. Other
+        host when it returns. The tensor is there when the current stream has come so far. Other
         parameters: see :meth:`thc.Group.allreduce`. Calls must be begun, submitted and finished in the same order on all ranks,
         and the tensor must not be used until the call is finished."""
         spans: tuple[tuple[int, int | None], ...] = ((x.numel(), None if mode == "raw" else self._tables[0].id),)
@@ -106,7 +104,7 @@ class DeviceCodec:
             spans = tuple((length, None if isinstance(choice, str) else choice) for length, choice in plan)
         # What goes RAW without a plan takes no error feedback along.
         key = None if plan is None and mode == "raw" else self.group._key(mode, feedback, plan)
-        return Call(self, self.cut(spans), x, key, ready)
+        return Call(self, self.cut(spans), x, key)
 
     def allreduce(self, x: torch.Tensor, feedback: int | None = None, plan: list[tuple[int, int | str]] | None = None, mode: str = "compressed") -> Any:
         """The same to its end, but for the last kernels on a GPU: what is returned is an event after which the mean is in the

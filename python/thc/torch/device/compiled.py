@@ -15,8 +15,6 @@ from thc.torch.device.call import Numbers
 from thc.torch.device.codec import Grid
 from thc.torch.device.cut import RAW_WORDS, Run
 
-NAME = "triton"
-
 TILE = 8192
 """Most coordinates that one program transforms."""
 
@@ -104,10 +102,6 @@ def _bounds(device: torch.device) -> dict[str, int]:
     return TWICE if device.type == "cuda" and torch.version.hip is None and not kernels.INTERPRETED.value else {}
 
 
-def _columns(tiles: int) -> int:
-    return TILE // tiles
-
-
 def _log(number: int) -> int:
     return number.bit_length() - 1
 
@@ -167,7 +161,7 @@ def compress(
     source, target = place, left
     if tiles > 1:
         source = target = (torch.empty(run.count * run.size, dtype=torch.float32, device=x.device), 0)
-        columns = _columns(tiles)
+        columns = tile // tiles
         _launch(
             kernels.outer, run.count * (tile // columns), place, kept, source, numbers.keys, run.first, run.valid,
             TILE=tile, TILES=tiles, LOG=_log(tiles), COLS=columns, SCALE=scale, FED=fed is not None, num_warps=16,
@@ -183,7 +177,7 @@ def compress(
 
 
 def _outer_back(run: Run, rotated: Place, kept: Place, out: Place, numbers: Numbers, tiles: int, fed: bool) -> None:
-    columns = _columns(tiles)
+    columns = TILE // tiles
     _launch(
         kernels.outer_back, run.count * (TILE // columns), rotated, kept, out, numbers.affine, numbers.keys, run.first, run.valid,
         TILE=TILE, TILES=tiles, LOG=_log(tiles), COLS=columns, FED=fed, num_warps=16,

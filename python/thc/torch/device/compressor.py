@@ -27,16 +27,6 @@ def _feed(calls: queue.SimpleQueue[Call | None]) -> None:
         del call
 
 
-class _Landing:
-    """A call that the feeder has."""
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-
-    def wait(self) -> None:
-        self._call.finish()
-
-
 class DeviceCompressor(HostCompressor):
     """On the device of the gradients. What travels and in which order is as on the host; nothing of a bucket is ever there but its
     indices and sums. Norms of a bucket are taken when it is begun, on the sequencer; its indices follow from a thread of their own; the
@@ -74,4 +64,4 @@ class DeviceCompressor(HostCompressor):
         if wait:
             call.finish()
             return Over()
-        return _Landing(call)
+        return call

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy.typing as npt
 import torch
 
 from thc import _native
-from thc.stats import Table
 
 log = logging.getLogger("thc.torch")
 
@@ -62,56 +61,38 @@ class Piece:
     """Its packets in the call."""
 
 
-Sizes = Callable[[int, int], tuple[int, int, int]]
-"""Sizes of a partition by its table, or 0 for RAW, and its coordinates: bytes of its indices, bytes of its sums, packets."""
-
-
-def _runs(parts: npt.NDArray[np.int64], sizes: Sizes, start: tuple[int, int, int]) -> Iterator[Run]:
-    """The runs of a piece; ``start`` is where its indices, sums and packets begin."""
-    indices, sums, packet = start
-    at = 0
+def _runs(parts: npt.NDArray[np.int64], starts: Sequence[int] = (0, 0, 0), sizes: Sequence[int] = (0, 0, 0)) -> Iterator[Run]:
+    """The runs of some partitions. With the ``starts`` and ``sizes`` of the indices, sums and packets of their piece, a run begins in proportion to the
+    coordinates before it: all partitions of a piece are of one table."""
+    total, before, at = int(parts[:, 3].sum()), 0, 0
     while at < len(parts):
         first, offset, _, size, table, _ = (int(n) for n in parts[at])
         end = at
         while end < len(parts) and parts[end, 3] == size and parts[end, 4] == table and parts[end, 1] == offset + size * (end - at):
             end += 1
-        valid = int(parts[at:end, 2].sum())
-        yield Run(table, size, first, end - at, offset, valid, indices, sums, packet)
-        indices, sums, packet = (before + (end - at) * each for before, each in zip((indices, sums, packet), sizes(table, size)))
+        indices, sums, packet = (start + before * whole // total for start, whole in zip(starts, sizes))
+        yield Run(table, size, first, end - at, offset, int(parts[at:end, 2].sum()), indices, sums, packet)
+        before += size * (end - at)
         at = end
-
-
-def sizes_of(tables: Sequence[Table]) -> Sizes:
-    """As packets have them."""
-    lanes = {table.id: (table.width, table.lane, 512 if table.lane == 16 else 1024) for table in tables}
-    lanes[0] = (32, 32, RAW_WORDS)
-
-    def sizes(table: int, size: int) -> tuple[int, int, int]:
-        width, lane, per_packet = lanes[table]
-        return size * width // 8, size * lane // 8, size // per_packet
-
-    return sizes
 
 
 class Cut:
     """A tensor of some length as a plan cuts it. Made once, used for every call of that plan."""
 
-    def __init__(self, native: _native.Group, sizes: Sizes, plan: list[tuple[int, int | None]], piece: int) -> None:
+    def __init__(self, native: _native.Group, plan: list[tuple[int, int | None]], piece: int) -> None:
         self.plan = plan
         self.piece = piece
         parts, pieces = native.packed_layout(plan, piece)
         self.partitions = len(parts)
         self.raw = parts[:, 4] == 0
         """Which partitions travel RAW."""
-        each = [sizes(table, size) for size, table in parts[:, 3:5].tolist()]
         self.pieces: list[Piece] = []
-        at = (0, 0, 0)
-        for begin, end, *_ in pieces.tolist():
-            after = tuple(a + sum(part[which] for part in each[begin:end]) for which, a in enumerate(at))
-            runs = tuple(_runs(parts[begin:end], sizes, at))
-            self.pieces.append(Piece(runs, slice(at[0], after[0]), slice(at[1], after[1]), slice(at[2], after[2])))
-            at = (after[0], after[1], after[2])
-        self.measured = tuple(_runs(parts, sizes, (0, 0, 0)))
+        at = [0, 0, 0]
+        for begin, end, *sizes in pieces.tolist():
+            after = [start + size for start, size in zip(at, sizes)]
+            self.pieces.append(Piece(tuple(_runs(parts[begin:end], at, sizes)), *map(slice, at, after)))
+            at = after
+        self.measured = tuple(_runs(parts))
         """Runs over the borders of pieces: norms do not travel piece by piece."""
         self.indices, self.sums, self.packets = at
         self._free: list[tuple[Pages, Any]] = []
@@ -130,12 +111,12 @@ class Cut:
         self._free.append((pages, done))
 
 
-
 PORTABLE = 1
 """A flag of cudaHostRegister: pinned for all devices."""
 
 
-def _unpin(addresses: Sequence[int], device: Any) -> None:
+def _unpin(addresses: Sequence[int], device: Any, memory: object = None) -> None:
+    """Undoes what :meth:`Pages._pin` did. ``memory`` lives until then."""
     # Not on another device, where this process may have nothing yet.
     with torch.cuda.device(device):
         for address in addresses:
@@ -162,7 +143,7 @@ class Pages:
                 return False
             done.append(memory.address)
         # Before the memory itself goes: the finalizer holds what it has pinned.
-        weakref.finalize(self, _release, done, device, (self.indices, self.sums))
+        weakref.finalize(self, _unpin, done, device, (self.indices, self.sums))
         return True
 
     @property
@@ -176,8 +157,3 @@ class Pages:
         if found is None:
             found = self._tensors[memory.address] = torch.from_numpy(np.asarray(memory))
         return found
-
-
-def _release(addresses: Sequence[int], device: Any, memory: object) -> None:
-    _unpin(addresses, device)
-    del memory

@@ -45,8 +45,6 @@ class Agreement:
         self._fallback, self._depth = fallback, depth
         self.steps = 0
         """Steps that are over."""
-        self.sessions = 1
-        """How often the ranks have joined the job together."""
         self.fallback_active = False
         """Whether gradients go through the process group, on all ranks."""
         self.lost = False
@@ -174,5 +172,4 @@ class Agreement:
         works = self.all_tell(rows)
         self.fallback_active = not works
         self.lost = self._all_know = False
-        self.sessions += works
         return works

@@ -90,12 +90,12 @@ class Bucket:
     """Why it fails although nothing was wrong with it."""
     released: bool = False
     """Whether training has it, or has heard why not."""
-    foreign: bool = field(init=False)
-    """Whether it is nothing that THC carries, and so goes through the process group: f64, whose precision f32 has not, and
-    sparse gradients, of which each rank has other coordinates."""
 
-    def __post_init__(self) -> None:
-        self.foreign = self.buffer.dtype == torch.float64 or self.buffer.is_sparse
+    @property
+    def foreign(self) -> bool:
+        """Whether it is nothing that THC carries, and so goes through the process group: f64, whose precision f32 has not, and
+        sparse gradients, of which each rank has other coordinates."""
+        return self.buffer.dtype == torch.float64 or bool(self.buffer.is_sparse)
 
     def record_ready(self) -> Bucket:
         """On a GPU: the gradients are there when the current stream has come so far."""

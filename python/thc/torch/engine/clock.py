@@ -11,11 +11,10 @@ from thc.stats import Training
 
 
 class Clock:
-    """The times of the step under way, which it adds to a group's totals. A step goes from where one backward pass is over to where the next one
-    is; with ``by_optimizer`` from one :meth:`end_optimizer_step` to the next, whenever means come."""
+    """The times of the step under way, which it adds to a group's totals. A step goes from one :meth:`end_step` to the next."""
 
-    def __init__(self, training: Training, by_optimizer: bool = False) -> None:
-        self._training, self._by_optimizer = training, by_optimizer
+    def __init__(self, training: Training) -> None:
+        self._training = training
         self._lock = threading.Lock()
         self._began: float | None = None
         self.produced: float | None = None
@@ -31,12 +30,7 @@ class Clock:
             self._waited.append((began, time.perf_counter()))
 
     def end_step(self) -> None:
-        """The means of a backward pass are there, and training goes on."""
-        if not self._by_optimizer:
-            self.end_optimizer_step()
-
-    def end_optimizer_step(self) -> None:
-        """A step is over."""
+        """A step is over, and training goes on."""
         now = time.perf_counter()
         with self._lock:
             spans, self._waited = self._waited, []

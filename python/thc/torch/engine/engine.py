@@ -1,12 +1,7 @@
 """The engine that averages gradients: everything that DDP's hook, :func:`overlap`, :func:`outer` and :func:`replicate` have in common.
 
-An adapter makes buckets of what its framework hands over and puts them into its engine, which has them travel in steps that all ranks have alike:
-
-- A :class:`Pipeline` does the work of all engines of a group, several buckets at a time, on threads of its own.
-- A :class:`BucketTask` takes one bucket through it: to the :class:`Compressor` that is chosen when the first bucket comes, or to the process group.
-- :class:`Steps` knows which buckets a step has, and ends it as the ``Agreement`` of all ranks wishes.
-- :class:`Fallback` is what ranks do when the server is lost, and when it is back.
-- With ``adapt``, :class:`Adaptive` chooses how buckets travel.
+An adapter makes buckets of what its framework hands over and puts them into its engine, which has them travel in steps that all ranks have alike
+(docs/architecture.md has a picture).
 """
 
 from __future__ import annotations
@@ -34,13 +29,13 @@ class Engine:
     """Averages buckets on a group's pipeline, and through the process group when the server is lost. All ranks make it, and all its calls, alike."""
 
     def __init__(self, group: BaseGroup, options: Options, peers: Peers, adaptive: Adaptive | None = None, by_optimizer: bool = False) -> None:
-        """``adaptive`` chooses how buckets travel. ``by_optimizer``: a step ends with ``clock.end_optimizer_step``, and not with its last mean."""
+        """``adaptive`` chooses how buckets travel. ``by_optimizer``: the adapter ends the clock's steps, and not the last mean of each."""
         self.group, self.options, self.peers = group, options, peers
-        self.clock = Clock(group.training, by_optimizer)
+        self.clock = Clock(group.training)
         self.adaptive = adaptive
         self.fallback = Fallback(group, options.fallback, peers)
         self.selector = CompressorSelector(group, options, peers, self.fallback.idle)
-        self.steps = Steps(options, self.fallback, self.selector, self.clock, adaptive)
+        self.steps = Steps(options, self.fallback, self.selector, adaptive, None if by_optimizer else self.clock)
         self._pipeline = pipeline_of(group)
         if self.fallback.is_enabled:
             self._pipeline.when_idle(self.fallback)
@@ -121,6 +116,20 @@ class Adapter:
     def plans(self) -> Sequence[Plan]:
         """All choices so far, with ``adapt``."""
         return () if self.engine.adaptive is None else tuple(self.engine.adaptive.plans)
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether :meth:`state_dict` is the same on all ranks."""
+        return not self.engine.options.feedback
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint, on every rank its own: steps, error feedback by parameter, and with ``adapt`` the choices. For what writes one checkpoint
+        of all ranks, as ``torch.distributed.checkpoint`` does, there is :class:`thc.torch.Checkpoint`."""
+        return self.engine.state_dict() | ({} if self.is_alike else {"rank": dist.get_rank()})
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where :meth:`state_dict` was called. All ranks call it between the same steps, each with its own."""
+        self.engine.load_state_dict(state)
 
     def resume(self) -> bool:
         """After the parameter server was lost and is back: joins anew and goes on compressed. All ranks must

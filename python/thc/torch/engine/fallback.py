@@ -9,7 +9,7 @@ from typing import Any
 from thc import errors
 from thc.base_group import BaseGroup
 from thc.torch.engine.agreement import Agreement
-from thc.torch.ranks.gathering import Gather, Gathering, shared_store
+from thc.torch.ranks.gathering import Gathering, shared_store
 from thc.torch.ranks.health import Departures, PeerProbe, ServerProbe, StepCounters
 from thc.torch.options import IN_FLIGHT
 from thc.torch.ranks.peers import Peers
@@ -40,14 +40,14 @@ class Fallback:
         self._peer_probe = PeerProbe(group, self.counters, self.departures)
         self._gathering: Gathering | None = None
         self._session = _sessions.get(group, 0)
-        self._server_probe = ServerProbe(group)
+        self.server_probe = ServerProbe(group)
         self._sightings: Gathering | None = None
         """Which ranks had seen the server again at the end of the last step."""
 
     def _shared_store(self) -> Any:
         kept = self.peers.own.kept
         if "store" not in kept:
-            kept["store"] = None if self.peers.size == 1 else shared_store(self.peers.rank, Gather(self.peers.given), PATIENCE)
+            kept["store"] = None if self.peers.size == 1 else shared_store(self.peers.given, PATIENCE)
         return kept["store"]
 
     # While steps go on.
@@ -69,14 +69,12 @@ class Fallback:
     # After a loss.
 
     def lose(self, error: BaseException) -> None:
-        """A call has failed in a way that means that the server is lost."""
+        """A call has failed in a way that means that the server is lost. Without a fall-back that is raised."""
+        if not self.is_enabled:
+            raise error
         self.error = error
         self.peers.own.spoil()
         self.agreement.lose()
-
-    def some_rank_lost_it(self) -> bool:
-        """Whether some rank has lost the server. A collective."""
-        return self.peers.any(self.agreement.lost, meanwhile=self.idle)
 
     def gather(self, row: list[int]) -> list[list[int]] | None:
         """All ranks' rows; nothing if some rank turns out to have completed the step. A rank's may be that of a step that it left
@@ -95,10 +93,6 @@ class Fallback:
         rows, self._gathering = self._gathering.numbers(), None
         return rows
 
-    def begin(self) -> None:
-        """All ranks go on without the server, and look for it in the background."""
-        self._server_probe.begin()
-
     # The server's return.
 
     def all_see_server(self) -> bool:
@@ -109,7 +103,7 @@ class Fallback:
 
     def look_again(self) -> None:
         """Tells the other ranks what this one has seen by now."""
-        self._sightings = self.peers.begin_gather(self.agreement.join_row(self._server_probe.sees_server))
+        self._sightings = self.peers.begin_gather(self.agreement.join_row(self.server_probe.sees_server))
 
     def _join(self) -> bool:
         """Joins anew, unless another engine of this group has led all ranks into another session than this one's."""
@@ -132,7 +126,7 @@ class Fallback:
             works = None if rows is None else self.agreement.finish_rejoining(rows)
         if works:
             self._session = _sessions[self.group] = max(_sessions.get(self.group, 0), self._session + 1)
-            self._server_probe.end()
+            self.server_probe.end()
             # All ranks have made it; what it says is old.
             self._sightings = None
             if self.counters is not None:

@@ -1,8 +1,7 @@
 """The stages that a group's work goes through, several pieces of it at once.
 
-Three threads take part. The *sequencer* begins work in the order in which it was given, which is the same on all ranks, and ends it in that order;
-what must not happen twice at a time happens there. The library's own thread compresses, sends and receives. And the *store* thread waits for means and
-puts them where they belong. So one bucket is copied while a second is compressed and a third is on the network.
+The *sequencer* begins work in the order in which it was given, which is the same on all ranks, and ends it in that order; what must not happen twice at
+a time happens there. The *store* thread waits for means and puts them where they belong (docs/architecture.md).
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 from thc import errors
@@ -64,35 +64,27 @@ class _Question:
     """Work that is done alone and at once, and whose outcome is waited for."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
-        self._work, self._done = work, threading.Event()
-        self._value: Any = None
-        self._error: BaseException | None = None
+        self._work = work
+        self.answer: Future[Any] = Future()
 
     def room(self) -> int:
         return 1
 
     def begin(self) -> bool:
         try:
-            self._value = self._work()
-        except BaseException as error:  # raised by answer
-            self._error = error
+            self.answer.set_result(self._work())
+        except BaseException as error:  # raised by the answer
+            self.answer.set_exception(error)
         return False
 
     def wait(self) -> None:
         pass
 
     def end(self) -> None:
-        self._done.set()
+        pass
 
     def give_up(self, error: BaseException) -> None:
-        self._error = error
-        self._done.set()
-
-    def answer(self) -> Any:
-        self._done.wait()
-        if self._error is not None:
-            raise self._error
-        return self._value
+        self.answer.set_exception(error)
 
 
 class _Stages:
@@ -217,7 +209,7 @@ class Pipeline:
         """Does work after all that was put before, and returns what it returns or raises."""
         question = _Question(work)
         self.put(question)
-        return question.answer()
+        return question.answer.result()
 
     def when_idle(self, idler: Any) -> None:
         """Calls ``idler.idle`` on the sequencer whenever there has been no work for a moment, as long as the object lives. It must not raise."""

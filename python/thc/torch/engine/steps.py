@@ -25,12 +25,12 @@ log = logging.getLogger("thc.torch")
 class Steps:
     """Does what the agreement wishes. All methods are the sequencer's."""
 
-    def __init__(self, options: Options, fallback: Fallback, selector: CompressorSelector, clock: Clock, adaptive: Adaptive | None) -> None:
-        self._options, self._fallback, self.selector, self.adaptive = options, fallback, selector, adaptive
+    def __init__(self, options: Options, fallback: Fallback, selector: CompressorSelector, adaptive: Adaptive | None, clock: Clock | None) -> None:
+        """The end of a step is one of ``clock``, too."""
+        self._options, self.fallback, self.selector, self.adaptive, self._clock = options, fallback, selector, adaptive, clock
         self._group, self._peers, self.agreement = fallback.group, fallback.peers, fallback.agreement
         self.compressor: Compressor | None = None
         """What takes buckets to the other ranks, once it is known."""
-        self.clock = clock
         self.number = 0
         """Backward passes that are over."""
         self._tells = tells(self._group)
@@ -43,16 +43,11 @@ class Steps:
         """Buckets of the step under way that training does not have yet."""
         self._nonfinite = False
 
-    @property
-    def error(self) -> BaseException | None:
-        """Why the parameter server counts as lost, or what ended the work."""
-        return self._fallback.error
-
     # The way of a bucket.
 
     def begin(self, bucket: Bucket) -> Route:
         """A bucket begins. Returns where it goes."""
-        self._fallback.note_progress()
+        self.fallback.note_progress()
         if bucket.index == 0:
             # A backward pass may have ended half-way.
             self._held.clear()
@@ -61,18 +56,16 @@ class Steps:
         route = self.agreement.route(bucket.index, bucket.foreign)
         if route is Route.COMPARE:
             # A rank that lacks the last answer of the step before waits for one of us to say that there was one.
-            route = self.agreement.route_compared(self._fallback.some_rank_lost_it())
-            if route is Route.HOLD and self.error is None:
-                self._fallback.error = errors.SilentError("another rank has lost the parameter server")
+            route = self.agreement.route_compared(self._peers.any(self.agreement.lost, meanwhile=self.fallback.idle))
+            if route is Route.HOLD and self.fallback.error is None:
+                self.fallback.error = errors.SilentError("another rank has lost the parameter server")
         is_fresh, self._is_fresh = self._is_fresh, False
         if is_fresh and route is Route.THC and self._tells and (self._options.warmup or self.adaptive):
             # What the first bucket's call is depends on the step, and calls of different forms say less clearly what is wrong.
             try:
                 _check_counts(self._gather_counts())
             except LOST as error:
-                if not self._fallback.is_enabled:
-                    raise
-                self._fallback.lose(error)
+                self.fallback.lose(error)
                 return Route.HOLD
         return route
 
@@ -91,22 +84,26 @@ class Steps:
 
     def end(self, bucket: Bucket, error: BaseException | None, finite: bool) -> None:
         """A bucket has been on its way, or went nowhere."""
-        self._fallback.note_progress()
+        self.fallback.note_progress()
         if error is not None and isinstance(error, LOST):
             # It will not come to the process group either.
-            self._fallback.departures.check(self.number)
+            self.fallback.departures.check(self.number)
         if not finite:
             self._nonfinite = True
         if self.adaptive is not None and not self.agreement.fallback_active:
             self.adaptive.end(bucket, error)
         if error is not None:
-            if not isinstance(error, LOST) or not self._fallback.is_enabled:
+            if not isinstance(error, LOST):
                 raise error
-            self._fallback.lose(error)
+            self.fallback.lose(error)
         bucket.has_ended = True
         self._release(bucket)
         if bucket.is_last:
-            self._gather_shares()
+            try:
+                if self.compressor is not None:
+                    self.compressor.gather()
+            except LOST as lost:
+                self.fallback.lose(lost)
             self._end_step()
 
     def _release(self, bucket: Bucket) -> None:
@@ -119,21 +116,11 @@ class Steps:
         while self._held and self._held[0].index < (kept if apart is None else min(kept, apart)):
             self._held.pop(0).release()
 
-    def _gather_shares(self) -> None:
-        """Completes all buckets of a step."""
-        try:
-            if self.compressor is not None:
-                self.compressor.gather()
-        except LOST as error:
-            if not self._fallback.is_enabled:
-                raise
-            self._fallback.lose(error)
-
     def fail(self, bucket: Bucket, error: BaseException) -> None:
         """Something went wrong with a bucket that nothing can be done about: training gets the error. Must not raise."""
-        self._fallback.rest()
+        self.fallback.rest()
         self._peers.own.spoil()
-        self._fallback.error = error
+        self.fallback.error = error
         bucket.has_ended = True
         held, self._held = self._held, []
         for waiting in held:
@@ -159,13 +146,14 @@ class Steps:
             counts = self._agree()
         except RuntimeError as error:
             if self.agreement.lost:
-                raise errors.SessionError(f"{self.error}; and the process group fails, too: {error}") from error
+                raise errors.SessionError(f"{self.fallback.error}; and the process group fails, too: {error}") from error
             raise
-        self._fallback.rest()
+        self.fallback.rest()
         _check_counts(counts)
         self.skipped, self._nonfinite = self._nonfinite, False
         self.number += 1
-        self.clock.end_step()
+        if self._clock is not None:
+            self._clock.end_step()
         if was_lost:
             self._look_for_server()
         held, self._held = self._held, []
@@ -180,12 +168,12 @@ class Steps:
                 try:
                     counts = self._gather_counts()
                 except LOST as error:
-                    self._fallback.error = error
+                    self.fallback.error = error
                     agreement.end_step(False)
                 else:
                     agreement.end_step(True)
             elif agreement.wish is Wish.GATHER:
-                rows = self._fallback.gather(agreement.row)
+                rows = self.fallback.gather(agreement.row)
                 if rows is None:
                     agreement.complete_elsewhere()
                 else:
@@ -208,33 +196,32 @@ class Steps:
                 bucket.restore()
                 self.average_by_peers(bucket)
         self.agreement.finish_repetition()
-        self._go_on_without_server(f" ({self.error})")
-
-    def _go_on_without_server(self, why: str) -> None:
-        self._fallback.begin()
+        self.fallback.server_probe.begin()
         if self._peers.rank == 0:
-            log.warning("the parameter server is lost%s: from step %d on, gradients go uncompressed through the process group", why, self.number)
+            log.warning(
+                "the parameter server is lost (%s): from step %d on, gradients go uncompressed through the process group", self.fallback.error, self.number
+            )
 
     # The server's return.
 
     def _look_for_server(self) -> None:
         """At the end of a step without the server: takes it back once all ranks have seen it."""
-        if self._fallback.all_see_server():
+        if self.fallback.all_see_server():
             if self.resume():
                 if self._peers.rank == 0:
                     log.warning("the parameter server is back: from step %d on, gradients go through it again", self.number)
                 return
             # It answers, and yet not all could join.
-            self._fallback.begin()
-        self._fallback.look_again()
+            self.fallback.server_probe.begin()
+        self.fallback.look_again()
 
     def resume(self) -> bool:
         """Joins anew; whether all ranks have, and so go on with the server."""
-        works = self._fallback.rejoin()
+        works = self.fallback.rejoin()
         if works:
             if self.adaptive is not None:
                 self.adaptive.restart(self.number)
-            self._fallback.error = None
+            self.fallback.error = None
         return works
 
 
@@ -289,7 +276,7 @@ class BucketTask(Task):
             if steps.compressor is None:
                 steps.compressor = steps.selector.choose(bucket)
             if route is Route.HOLD:
-                lost = steps.error if isinstance(steps.error, LOST) else errors.LostError("another rank has lost the parameter server")
+                lost = steps.fallback.error if isinstance(steps.fallback.error, LOST) else errors.LostError("another rank has lost the parameter server")
                 return steps.compressor.stand_in(self, lost)
             alone = bucket.is_last
             if steps.adaptive is not None:

@@ -1,1 +1,1 @@
-"""Ranks that share a host: one stream for all of them, or a rail for each."""
+"""Ranks that share a host: a rail for each."""

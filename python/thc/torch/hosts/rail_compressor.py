@@ -32,14 +32,10 @@ class _Share(Task):
 class RailCompressor(Compressor):
     """Sums a bucket inside the host, has another compressor average this rank's share over the hosts, and brings the shares together.
 
-    The ranks of a host make the same collectives in the same order, whatever happens to one of them: for each bucket a reduce-scatter when it
-    is begun, a state when its share is there, and where all say that theirs is, an all-gather. Reduce-scatters and all-gathers use one
-    communicator, so they come from one thread, the sequencer, in an order that no timing changes: the all-gather of a bucket comes just before
-    the reduce-scatter of the one that may begin when it is complete, or at the end of the step. A rank that has lost its server goes on to take
-    part until the step's end: so nobody of its host waits for it in vain, and all of them know after the bucket in question.
-
-    An answer proves what agreement.py wants: whoever has a bucket knows that all ranks of all hosts have begun it, since each share is made of
-    what all ranks of each host have, and all ranks of this host say that they have theirs.
+    The ranks of a host make the same collectives in the same order, whatever happens to one of them (docs/architecture.md): for each bucket a
+    reduce-scatter when it is begun, a state when its share is there, and where all say that theirs is, an all-gather. That comes just before the
+    reduce-scatter of the bucket that may begin when this one is complete, or at the end of the step. A rank that has lost its server takes part until
+    the step's end: so nobody of its host waits for it in vain.
     """
 
     queues = True

@@ -1,9 +1,4 @@
-"""Hosts with several ranks: each local rank has a job of its own over the hosts, a *rail*.
-
-A bucket is summed inside the host first, so that each of its ranks has the host's mean of a share; that share travels in the job of the
-ranks which have the same one, and inside the host the shares come together again. Between hosts a coordinate travels once,
-all GPUs of a host compress, and nothing of it passes through the memory of one process.
-"""
+"""Hosts with several ranks: each local rank has a job of its own over the hosts, a *rail* (docs/pytorch.md)."""
 
 from __future__ import annotations
 
@@ -23,7 +18,7 @@ from thc.base_group import BaseGroup, Pending, _open
 from thc.rendezvous import this_host
 from thc.server import Server
 from thc.stats import Job, Stats, Table, Training
-from thc.torch.ranks.gathering import Gather, gather_numbers, tells
+from thc.torch.ranks.gathering import Gather, gather_numbers, gather_objects, tells
 from thc.torch.ranks.peers import backend_on, borrow, wait_for
 
 
@@ -216,7 +211,7 @@ class _ByHost:
 
 def hosts_of(process_group: Any) -> Hosts:
     """Which ranks are on which host. A collective."""
-    return Hosts.from_names(Gather(process_group).gather(this_host()))
+    return Hosts.from_names(gather_objects(this_host(), process_group))
 
 
 def rails(process_group: Any, hosts: Hosts, join: Callable[[int, int, int, Any], BaseGroup]) -> RailGroup:
@@ -247,7 +242,7 @@ def rails(process_group: Any, hosts: Hosts, join: Callable[[int, int, int, Any],
     except errors.ThcError as error:
         own.spoil()
         failed = error
-    told = Gather(process_group).gather("" if failed is None else f"{type(failed).__name__}: {failed}")
+    told = gather_objects("" if failed is None else f"{type(failed).__name__}: {failed}", process_group)
     if failed is not None:
         raise failed
     assert group is not None

@@ -1,1 +1,1 @@
-"""What plugs into an engine: L-GreCo and SlimGC's threshold, the model backup, the outer loop, and the pace of a quorum."""
+"""What plugs into an engine: L-GreCo and SlimGC's threshold, the model backup, the outer loop."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class Adaptive:
         self.plans: list[Plan] = []
         """All choices so far."""
         self.is_timed = False
-        """Whether the calls of the step under way are timed, and so made one by one."""
+        """Whether the calls of the step under way are timed: then each gradient travels by itself."""
         self._choice = dict.fromkeys(self._sizes, 0)
         """By parameter, the number of its table."""
         self._spans: dict[int, list[tuple[int, int | str]]] = {}
@@ -91,7 +92,7 @@ class Adaptive:
                     self._measured = True
                 self._choose(step)
                 self._next = step + self.options.every
-            self.is_timed = step >= self._from and self.is_warming_up
+            self.is_timed = step >= self._from and not self._measured
         if step < self._from:
             return
         if self._rank == 0 and self.options.layerwise and step >= self._next - LOOKS:
@@ -99,7 +100,7 @@ class Adaptive:
         if layout.key not in self._spans:
             self._spans[layout.key] = self._cut(layout)
         bucket.way = Way(self._spans[layout.key])
-        if self.is_warming_up:
+        if self.is_timed:
             bucket.way.alone = [self._plan_alone(layout, segment, step) for segment in layout.segments if segment.length]
 
     def end(self, bucket: Bucket, error: BaseException | None) -> None:
@@ -111,11 +112,6 @@ class Adaptive:
                 ((length, choice),) = call.spans
                 if call.layout.segments[0].name not in self._excluded:
                     self.took(self._step, length, choice == RAW, seconds, min(seconds, computed))
-
-    @property
-    def is_warming_up(self) -> bool:
-        """Whether both ways are being timed: then each gradient travels by itself."""
-        return not self._measured
 
     def _plan_alone(self, layout: Layout, segment: Segment, step: int) -> PlannedCall:
         """How a gradient travels in a call of its own."""
@@ -216,13 +212,13 @@ class Adaptive:
             "threshold": self.threshold,
             "measured": self._measured,
             "next": self._next,
-            "plans": [plan.as_dict() for plan in self.plans],
+            "plans": [asdict(plan) for plan in self.plans],
         }
 
     def load_state_dict(self, state: Mapping[str, Any], step: int) -> None:
         """Goes on with these choices; a layer of another name, or whose table is not there any more, has the first."""
         numbers = {table.name: number for number, table in enumerate(self.tables)}
-        self.plans = [Plan.from_dict(plan) for plan in state["plans"]]
+        self.plans = [Plan(**{**plan, "rows": [PlanRow(**row) for row in plan["rows"]]}) for plan in state["plans"]]
         self._choice = {name: numbers.get(state["choices"].get(name), 0) for name in self._sizes}
         self._begin(step)
         if state["measured"]:

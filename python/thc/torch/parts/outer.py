@@ -114,11 +114,6 @@ class Outer(Adapter):
             _Fragment(f"{scope}.{number}", some, make, (number + 1) * every // parts, mode != "raw", island) for number, some in enumerate(self._cut)
         ]
 
-    @property
-    def parts(self) -> int:
-        """In how many parts the parameters travel."""
-        return len(self._parts)
-
     def step(self) -> None:
         """After an inner step, also one that a ``GradScaler`` left out: takes in what has come and sends what is due."""
         if set(_trained(self._all)) != {p for some in self._cut for p in some}:
@@ -134,7 +129,7 @@ class Outer(Adapter):
                     self._receive(part)
         # A step of the outer loop: differences travel for longer than an inner one.
         if self.steps % self.every == 0:
-            self.engine.clock.end_optimizer_step()
+            self.engine.clock.end_step()
 
     def finish(self) -> None:
         """Waits for what is under way and takes it in. All ranks call it between the same steps; so do :meth:`state_dict` and

@@ -17,7 +17,7 @@ from thc.join import Join
 from thc.torch.engine.bucket import Piece, is_finite
 from thc.torch.engine.engine import Adapter, Engine
 from thc.torch.joining import begin_alike, enter, scope_of
-from thc.torch.names import named_parameters
+from thc.torch.names import module_of, named_parameters
 from thc.torch.options import Compression, Options
 from thc.torch.parts.adaptive import Adaptive
 from thc.torch.ranks.peers import Peers
@@ -35,7 +35,6 @@ class Overlap(Adapter):
         """Steps whose gradients were not finite on some rank: their global update was left out on all."""
         self._optimizer = optimizer
         self._trial = Trial(optimizer) if backup else None
-        self._under_way = False
         self._parameters = list(names)
         self._pieces = cut_gradients(f"overlap{scope_of(self.group)}", self._parameters, names)
         self._common = [p.detach().clone() for p in self._parameters]
@@ -45,10 +44,10 @@ class Overlap(Adapter):
     def step(self) -> None:
         """In place of ``optimizer.step``: sends this step's gradients, takes in the mean of the step before, and goes on from there by this rank's own
         gradients. With a ``GradScaler``, ``scaler.unscale_(optimizer)`` comes before and ``scaler.update()`` behind it."""
-        if _trained_by(self._optimizer) != set(self._parameters):
+        if set(_trained_by(self._optimizer)) != set(self._parameters):
             raise errors.ConfigError("parameters were frozen, unfrozen or added: call settle() first, and overlap anew with group=loop.group")
         mine = [p.grad for p in self._parameters]
-        if self._under_way:
+        if self._pieces[0].under_way:
             self._take_in()
         else:
             # The model has the common parameters, perhaps from a checkpoint.
@@ -56,7 +55,6 @@ class Overlap(Adapter):
         self._set_gradients(mine)
         finite = all([piece.fill() for piece in self._pieces])
         self.engine.begin(self._pieces)
-        self._under_way = True
         self.steps += 1
         # From gradients that are not finite there is no going on.
         if finite and self._trial is not None:
@@ -70,7 +68,7 @@ class Overlap(Adapter):
     def settle(self) -> None:
         """Takes in what is under way and gives all ranks the common parameters, as before an evaluation, a checkpoint, or the end. All
         ranks call it between the same steps."""
-        if not self._under_way:
+        if not self._pieces[0].under_way:
             return
         mine = [p.grad for p in self._parameters]
         self._take_in()
@@ -91,10 +89,9 @@ class Overlap(Adapter):
 
     def _take_in(self) -> None:
         """The global update of the step before: the optimizer's, of the common parameters by the mean."""
-        self._under_way = False
         with self.engine.clock.measure_wait():
             finite = all([piece.wait() for piece in self._pieces])
-        self.engine.clock.end_optimizer_step()
+        self.engine.clock.end_step()
         self._copy(self._parameters, self._common)
         if not finite:
             self.skipped += 1
@@ -161,7 +158,9 @@ def overlap(
     is_ddp = isinstance(model, DistributedDataParallel)
     if is_ddp and process_group is None and model.process_group is not dist.group.WORLD:
         process_group = model.process_group
-    names = _names_of(model, optimizer)
+    known = {p: name for name, p in named_parameters(module_of(model)).items()}
+    # The model need not have all that its optimizer trains.
+    names = {p: known.get(p, f"p{number}") for number, p in enumerate(_trained_by(optimizer))}
     if any(p.dtype == torch.float64 for p in names):
         raise errors.ConfigError("the optimizer has parameters of f64, which THC would average as f32: use thc.torch.wrap, which sends them otherwise")
     compression.only("overlap", "feedback", "adapt")
@@ -175,15 +174,8 @@ def overlap(
     return Overlap(Engine(group, kept, peers, adaptive, by_optimizer=True), optimizer, names, backup)
 
 
-def _trained_by(optimizer: torch.optim.Optimizer) -> set[torch.nn.Parameter]:
-    return {p for each in optimizer.param_groups for p in each["params"] if p.requires_grad}
-
-
-def _names_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[torch.nn.Parameter, str]:
-    """The names in the model of the parameters that the optimizer trains; a number for one that the model does not have."""
-    known = {p: name for name, p in named_parameters(getattr(model, "module", model)).items()}
-    parameters = [p for each in optimizer.param_groups for p in each["params"]]
-    return {p: known.get(p, f"p{number}") for number, p in enumerate(parameters) if p.requires_grad}
+def _trained_by(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
+    return [p for each in optimizer.param_groups for p in each["params"] if p.requires_grad]
 
 
 def _keep_own(_: Any, bucket):  # type: ignore[no-untyped-def] # DDP compares annotations with classes, not text

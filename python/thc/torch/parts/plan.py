@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from thc.errors import ConfigError
 
@@ -80,15 +79,6 @@ class Plan:
     def choices(self) -> dict[str, str]:
         """By layer."""
         return {row.layer: row.choice for row in self.rows}
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON and checkpoints."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, saved: dict[str, Any]) -> Plan:
-        """What :meth:`as_dict` made."""
-        return cls(**{**saved, "rows": [PlanRow(**row) for row in saved["rows"]]})
 
     def __str__(self) -> str:
         total = self.cost or 1.0

@@ -73,12 +73,11 @@ def bytes_of(length: int, table: Table | None, group: BaseGroup) -> float:
     """A layer's part of the bytes that a worker sends and receives for its bucket; without a table, raw."""
     if group.sums_in_lanes:
         # A ring of n ranks carries 2 (n - 1) / n of a lane each way.
-        bits = 32 if table is None else 32 / (32 // table.lane)
-        return 4 * (group.workers - 1) / group.workers * length * bits / 8
+        carried = 32 if table is None else 32 / (32 // table.lane)
+        return 4 * (group.workers - 1) / group.workers * length * carried / 8
     whole, block = 1 << 20, group.job.block
-    if table is None:
-        return _native.bytes_of(whole, None, 8, block) * length / whole
-    return _native.bytes_of(whole, table.bits, table.lane, block) * length / whole
+    bits, lane = (None, 8) if table is None else (table.bits, table.lane)
+    return _native.bytes_of(whole, bits, lane, block) * length / whole
 
 
 NEVER = 0xFFFF_FFFF

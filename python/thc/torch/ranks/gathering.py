@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -93,29 +92,64 @@ class Gather:
         return gather_objects(value, self._group)
 
 
-def shared_store(rank: int, gather: Gather, patience: float, address: str | None = None) -> Any:
-    """A ``TCPStore``, or nothing on a rank that does not reach it. A collective. ``address`` is this host's, by default that
-    of its gradients; ``patience``: seconds that a call may take."""
+OF_A_RANK = frozenset(
+    "address bind cookie controller_ca controller_cert controller_key device dpdk inject inject_seed io join_timeout min_rto patience "
+    "port recv_buffer seed send_buffer threads timeout".split()
+)
+"""Options in which ranks may differ."""
+
+
+def _text(value: Any) -> str:
+    """An option as it is compared."""
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(map(_text, value))})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_text(each)}' for key, each in sorted(value.items()))}}}"
+    return repr(value)
+
+
+def compare_options(options: Mapping[str, Any], process_group: Any, failed: Exception | None = None) -> None:
+    """Raises :exc:`~thc.ConfigError` on all ranks if one has other options than rank 0, or if this one has ``failed`` to understand its own.
+    A collective, to be made before any that depends on an option."""
+    mine = {name: _text(value) for name, value in sorted(options.items()) if name not in OF_A_RANK}
+    told = gather_objects((mine, None if failed is None else str(failed)), process_group)
+    if failed is not None:
+        raise failed
+    for rank, (_, why) in enumerate(told):
+        if why is not None:
+            raise ConfigError(f"rank {rank} has options that it does not understand: {why}")
+    first = told[0][0]
+    other = next((rank for rank, (theirs, _) in enumerate(told) if theirs != first), None)
+    if other is None:
+        return
+    theirs = told[other][0]
+    differ = [name for name in sorted(first.keys() | theirs.keys()) if first.get(name) != theirs.get(name)]
+    said = [f"{name} is {first.get(name)} on rank 0 and {theirs.get(name)} on rank {other}" for name in differ]
+    raise ConfigError(f"{'; '.join(said)}: give all ranks the same")
+
+
+def shared_store(process_group: Any, patience: float) -> Any:
+    """A ``TCPStore``, or nothing on a rank that does not reach it. A collective. ``patience``: seconds that a call may take."""
     store: Any = None
     where: tuple[str, int] | None = None
-    told = [json.loads(each) for each in gather.gather(json.dumps([this_host(), _address(address)]))]
-    if rank == 0:
+    told = gather_objects((this_host(), _address()), process_group)
+    if dist.get_rank(process_group) == 0:
         with suppress(RuntimeError, OSError, ConfigError):
             own = addresses_among([host for host, _ in told], [each for _, each in told])[0]
             # It listens on all addresses, of which the others' one need not be this host's own.
             store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=patience))
             where = own, store.port
-    where = json.loads(gather.gather(json.dumps(where))[0])
+    where = gather_objects(where, process_group)[0]
     if store is None and where is not None:
         with suppress(RuntimeError, OSError):
             store = dist.TCPStore(*where, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=patience))
     # Nobody lets go of it before all have found it.
-    gather.gather("")
+    gather_objects(None, process_group)
     return store
 
 
-def _address(given: str | None) -> tuple[str, bool]:
+def _address() -> tuple[str, bool]:
     try:
-        return data_address(given)
+        return data_address()
     except ConfigError:
         return "127.0.0.1", True

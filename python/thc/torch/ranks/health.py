@@ -28,8 +28,26 @@ STEADY = 60.0
 """Seconds with the server after which a loss counts as a first one again."""
 
 
+class _Counters:
+    """Counters in a store that rank 0 keeps. They stay at nothing on a rank that does not reach it, and where rank 0 is gone."""
+
+    def __init__(self, store: Any, name: str) -> None:
+        self._store = None if store is None else dist.PrefixStore(name, store)
+
+    def add(self, key: str, amount: int = 1) -> int:
+        """Adds to a counter; what it is then."""
+        if self._store is not None:
+            with contextlib.suppress(RuntimeError):
+                return int(self._store.add(key, amount))
+        return 0
+
+    def is_set(self, key: str) -> bool:
+        """Whether somebody has added to a counter."""
+        return self.add(key, 0) > 0
+
+
 class StepCounters:
-    """Counts of completed steps in a store that rank 0 keeps; nothing on a rank that does not reach it, which nobody ever answers.
+    """Counts of completed steps; nothing on a rank that does not reach the store, which nobody ever answers.
 
     A rank may lose the server when others already have the last answer of a step and have gone on. They may wait for it in a
     collective of their own then, as DDP's forward pass begins with one for buffers, while it waits for them to agree. So it
@@ -38,39 +56,30 @@ class StepCounters:
 
     def __init__(self, store: Any, use: int = 0) -> None:
         """``use`` tells those apart that have a store in common."""
-        self._store = None if store is None else dist.PrefixStore(f"counters/{use}", store)
+        self._counters = _Counters(store, f"counters/{use}")
         self._round = 0
         self._asked = self._told = -1
 
     def ask(self, step: int) -> bool:
         """Whether some rank has completed a step that this one has not."""
         if step != self._asked:
-            self._add("asked", 1)
+            self._counters.add(f"{self._round}/asked")
             self._asked = step
-        return self._add(f"completed/{step}", 0) > 0
+        return self._counters.is_set(f"{self._round}/completed/{step}")
 
     def is_asked(self) -> bool:
         """Whether some rank has asked: it has lost the parameter server."""
-        return self._add("asked", 0) > 0
+        return self._counters.is_set(f"{self._round}/asked")
 
     def tell(self, step: int) -> None:
         """Tells that all up to this step, exclusive, are complete here, if somebody has asked."""
-        if step > self._told and step > 0 and self._add("asked", 0) > 0:
-            self._add(f"completed/{step - 1}", 1)
+        if step > self._told and step > 0 and self.is_asked():
+            self._counters.add(f"{self._round}/completed/{step - 1}")
             self._told = step
 
     def begin_anew(self) -> None:
         """Forgets who has asked, on all ranks alike."""
         self._round += 1
-
-    def _add(self, key: str, amount: int) -> int:
-        """Adds to a counter; what it is then. A store that is gone counts nothing."""
-        if self._store is None:
-            return 0
-        try:
-            return int(self._store.add(f"{self._round}/{key}", amount))
-        except RuntimeError:
-            return 0
 
 
 _all: weakref.WeakSet[Departures] = weakref.WeakSet()
@@ -83,11 +92,11 @@ def _leave_all() -> None:
 
 
 class Departures:
-    """Notes in a store that rank 0 keeps; nothing on a rank that does not reach it."""
+    """Which ranks have left; nothing on a rank that does not reach the store."""
 
     def __init__(self, store: Any, use: int, rank: int, size: int) -> None:
         """``use`` tells those apart that have a store in common."""
-        self._store = None if store is None else dist.PrefixStore(f"departures/{use}", store)
+        self._counters = _Counters(store, f"departures/{use}")
         self._rank, self._size = rank, size
         self._has_left = False
         self.rank: int | None = None
@@ -96,19 +105,15 @@ class Departures:
 
     def leave(self) -> None:
         """This rank makes no further step."""
-        if self._store is not None and not self._has_left:
+        if not self._has_left:
             self._has_left = True
-            # Where rank 0 is gone there is nobody to tell.
-            with contextlib.suppress(RuntimeError):
-                self._store.add(str(self._rank), 1)
-                self._store.add("any", 1)
+            self._counters.add(str(self._rank))
+            self._counters.add("any")
 
     def look(self) -> bool:
         """Whether a rank has left."""
-        if self._store is not None and self.rank is None:
-            with contextlib.suppress(RuntimeError):
-                if self._store.add("any", 0) > 0:
-                    self.rank = next((rank for rank in range(self._size) if self._store.add(str(rank), 0) > 0), None)
+        if self.rank is None and self._counters.is_set("any"):
+            self.rank = next((rank for rank in range(self._size) if self._counters.is_set(str(rank))), None)
         return self.rank is not None
 
     def check(self, steps: int) -> None:

@@ -33,7 +33,6 @@ class LoneGroup(BaseGroup):
         self.worker, self.workers = 0, 1
         self.ps, self.job_number = "this rank alone", 0
         self.training = Training()
-        self._calls = self._coordinates = 0
         _open.add(self)
 
     @property
@@ -47,13 +46,13 @@ class LoneGroup(BaseGroup):
     def allreduce_async(self, array: Array, mode: str = "compressed", feedback: int | str | None = None, plan: Plan | None = None) -> Pending:
         if self.closed:
             raise ClosedError("the group has been closed")
-        self._calls += 1
-        self._coordinates += as_f32(array).size
+        as_f32(array)
         return _Over(array)
 
     def stats(self) -> Stats:
+        """There is nothing but steps to count."""
         device, why = self.compresses_on
-        return Stats.without_packets(calls=self._calls, coordinates=self._coordinates, device=device, why=why, **self.training.totals())
+        return Stats.without_packets(device=device, why=why, **self.training.totals())
 
     @property
     def _library(self) -> Any:

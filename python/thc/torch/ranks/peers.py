@@ -6,6 +6,7 @@ import contextlib
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, cast
 
@@ -54,22 +55,22 @@ def broadcast_tensors(tensors: Sequence[torch.Tensor], source: int, process_grou
         dist._broadcast_coalesced(group, [tensor.detach() for tensor in tensors], TOGETHER, dist.get_group_rank(group, source))
 
 
+@dataclass(eq=False)
 class _Set:
     """Process groups that are used together."""
 
-    def __init__(self, groups: list[Any]) -> None:
-        self.groups = groups
-        self.uses = 0
-        self.kept: dict[str, Any] = {}
-        """What else all uses have in common."""
+    groups: list[Any]
+    uses: int = 0
+    kept: dict[str, Any] = field(default_factory=dict)
+    """What else all uses have in common."""
 
 
+@dataclass
 class _Pool:
     """All sets of one kind. They have the same numbers on all ranks, since ranks make them together."""
 
-    def __init__(self) -> None:
-        self.sets: list[_Set] = []
-        self.free: set[int] = set()
+    sets: list[_Set] = field(default_factory=list)
+    free: set[int] = field(default_factory=set)
 
 
 _pools: weakref.WeakKeyDictionary[Any, dict[Any, _Pool]] = weakref.WeakKeyDictionary()
@@ -81,17 +82,11 @@ class OwnGroups:
 
     def __init__(self, pool: _Pool, number: int) -> None:
         self._pool, self._number = pool, number
-        self._set = pool.sets[number]
-        self._set.uses += 1
-        self.groups: list[Any] = self._set.groups
-        self.use = self._set.uses
-        """How often these have been used, the same on all ranks."""
+        found = pool.sets[number]
+        found.uses += 1
+        self.groups, self.use, self.kept = found.groups, found.uses, found.kept
+        """The process groups; how often they have been used, the same on all ranks; and what stays with them for whoever uses them next."""
         self._returns = True
-
-    @property
-    def kept(self) -> dict[str, Any]:
-        """What stays with these process groups for whoever uses them next."""
-        return self._set.kept
 
     def spoil(self) -> None:
         """Something may still be under way in them, or has failed: nobody shall use them again."""
@@ -202,10 +197,6 @@ class Peers:
         work.wait()
         return bool(flags.item())
 
-    def gather(self, numbers: list[int]) -> list[list[int]]:
-        """Every rank's numbers."""
-        return self.begin_gather(numbers).numbers()
-
     def gather_objects(self, mine: Any) -> list[Any]:
         """On the first rank what every rank has, on the others nothing."""
         every: list[Any] = [None] * self.size if self.rank == 0 else []
@@ -214,5 +205,5 @@ class Peers:
         return every
 
     def begin_gather(self, numbers: list[int]) -> Gathering:
-        """The same, without waiting for the others. Those that are begun complete in that order."""
+        """Has every rank's numbers on their way, without waiting for the others. Those that are begun complete in that order."""
         return begin_gather(numbers, self._control)
