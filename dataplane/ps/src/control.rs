@@ -151,10 +151,17 @@ impl Control {
             return;
         }
         self.reported_absence = !gone.is_empty();
-        for action in self.registry.unreachable(&gone) {
-            if let Action::Send(to, bytes) = action {
-                self.send(now, None, to, bytes);
-            }
+        // A controller does not hear what hosts say.
+        let of_rows = self
+            .controllers
+            .as_ref()
+            .map_or_else(Vec::new, |_| self.forwarding.lock().absence_notices(&gone));
+        let of_jobs = self.registry.unreachable(&gone).into_iter().filter_map(|action| match action {
+            Action::Send(to, bytes) => Some((to, bytes)),
+            _ => None,
+        });
+        for (to, bytes) in of_rows.into_iter().chain(of_jobs) {
+            self.send(now, None, to, bytes);
         }
     }
 

@@ -5,10 +5,12 @@
 //! thread for static jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use thc_protocol::JobId;
 use thc_protocol::aggregator::{JobConfigError, Level};
+use thc_protocol::wire::{HEADER_LEN, Header, Kind, PENDING_LEN, Pending};
+use thc_protocol::{JobId, WorkerId};
 
 use crate::rows::{Held, JobView, Levels, Program, RowChange, Store, Used, View, check, control_kinds};
 use crate::shards::Shards;
@@ -125,6 +127,29 @@ impl Forwarding {
     pub fn jobs(&self) -> Vec<JobSummary> {
         let running = self.committed.jobs.values().map(|view| self.summary(view));
         running.chain(self.ended.values().cloned()).collect()
+    }
+
+    /// P25 LEAVE: PENDING to the members of the sessions that have some at these addresses, which names those. Without
+    /// addresses all sessions get it.
+    #[must_use]
+    pub fn absence_notices(&self, gone: &[SocketAddr]) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut notices = Vec::new();
+        for JobView { config, members, .. } in self.committed.jobs.values() {
+            let members = (0u8..).map(WorkerId).zip(members);
+            let members = members.filter_map(|(worker, member)| Some((worker, member.from?)));
+            let (absent, here): (Vec<_>, Vec<_>) = members.partition(|(_, at)| gone.contains(at));
+            if absent.is_empty() && !gone.is_empty() {
+                continue;
+            }
+            let joined = here.iter().map(|(worker, _)| worker.bit()).sum();
+            for (worker, at) in here {
+                let header = Header::new(Kind::Pending, config.workers, config.job, worker, config.cookie);
+                let mut notice = vec![0; HEADER_LEN + PENDING_LEN];
+                header.emit_packet(&mut notice, &Pending { joined }.to_bytes());
+                notices.push((at, notice));
+            }
+        }
+        notices
     }
 
     fn summary(&self, view: &JobView) -> JobSummary {

@@ -504,3 +504,19 @@ fn workers_get_numbers_and_their_reports_arrive() {
     numbers.sort_unstable();
     assert_eq!(numbers, [Some(0), Some(1)], "each has told its own number");
 }
+
+/// The server tells the others by itself what the worker's host says, since no controller sees that.
+#[test]
+fn a_killed_worker_is_known_within_five_seconds() {
+    let site = Site::start(Kind::Ps, 1, false).unwrap();
+    site.create(&spec("train", 2)).unwrap();
+    let mut workers = site.start_workers(4_000_000, 100_000, &[]);
+    site.wait_until("sums", |site| site.sums("train").iter().any(|&sums| sums > 0).then_some(()));
+    workers.remove(1).kill();
+    let killed = Instant::now();
+    let end = workers.remove(0).finish();
+    assert_eq!(end.code, Some(1), "{end:?}");
+    assert!(end.last_error().contains("worker 1 left or ended after "), "{end:?}");
+    let took = killed.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
