@@ -81,7 +81,7 @@ def main() -> None:
         accuracy = (scores.argmax(1) == labels).float().mean().item()
     if rank == 0:
         print(f"on points not trained on: loss {loss:.4f}, accuracy {100 * accuracy:.1f} %")
-        print(f"parameters were made equal {copies} times")
+        print(f"times that parameters were synchronized: {copies}")
         print(group.stats().summary(dist.get_world_size()))
     # Left to the interpreter's end, threads of gloo may abort the process (PyTorch 2).
     dist.destroy_process_group()

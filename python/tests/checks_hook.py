@@ -316,6 +316,7 @@ def check_mistakes_are_told() -> None:
     expect_error(thc.ConfigError, "exclude", lambda: rig.connected(hook.group, exclude=["*.bias"]))
     expect_error(thc.ConfigError, "no THC hook", lambda: thc.torch.hook_of(Weights((10,))))
     expect_error(thc.ConfigError, "timeout", lambda: thc.torch.wrap(ddp(Weights((10,))), group=hook.group, join=thc.Join(timeout=3)))
+    expect_error(thc.ConfigError, "join is a dict", lambda: thc.torch.wrap(ddp(Weights((10,))), join={"timeout": 3}))
     expect_error(thc.ConfigError, "every", lambda: thc.torch.sync_parameters(Weights((10,)), 0))
     spread = torch.nn.ModuleList([Weights((10,)), Weights((10,)).to("meta")])
     expect_error(thc.ConfigError, "2 devices (cpu, meta)", lambda: rig.connected(hook.group, spread))

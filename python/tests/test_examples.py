@@ -67,7 +67,7 @@ def test_best_effort(workers: int) -> None:
     lost = re.search(r"packets sent again \d+, lost (\d+)", said)
     assert lost and int(lost[1]) > 0
     # Each twenty steps, if anybody lost anything since.
-    equal = re.search(r"made equal (\d+) times", said)
+    equal = re.search(r"parameters were synchronized: (\d+)", said)
     assert equal and 1 <= int(equal[1]) <= 8
 
 

@@ -23,6 +23,12 @@ def test_the_package_asks_for_the_same() -> None:
     assert asked and tuple(map(int, asked[1].split("."))) == OLDEST
 
 
+def test_without_torch_it_says_what_to_install() -> None:
+    script = "import sys; sys.modules['torch'] = None; import thc.torch"
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANG).stderr
+    assert "thc.torch needs PyTorch, which is not installed: pip install 'torch>=2.4'" in said.splitlines()[-1]
+
+
 @pytest.mark.parametrize("version", ["2.4.0", "2.4.1+cu121", "2.10.0a0+git1234567", "3.0", torch.__version__])
 def test_newer_ones_are_taken(version: str) -> None:
     check_release(version)

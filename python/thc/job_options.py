@@ -48,7 +48,7 @@ class JobOptions(TypedDict, total=False):
 
     tables: Sequence[str] | None
     """A further lookup table that workers may choose for a tensor, such as bits=2 or
-    bits=2,lane=4,granularity=5,fraction=1/32, with its number as table_id=7; may be repeated"""
+    bits=2,lane=4,granularity=5,fraction=1/32; may be repeated"""
 
     data_slots: int | None
     """Slots for coordinates; workers may have half as many packets in flight [default: 1024]"""

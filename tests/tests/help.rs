@@ -118,6 +118,21 @@ fn short_help_is_short() {
 }
 
 #[test]
+fn variables_do_not_keep_a_manual_page_from_being_printed() {
+    for (program, variable) in [
+        ("thc-controller", "THC_CONTROLLER"),
+        ("thc-ps", "THC_COOKIE"),
+        ("thc-worker", "THC_WORKER"),
+        ("thc-model", "THC_MODEL_SECRET"),
+    ] {
+        let words = ["--generate".to_owned(), "man".to_owned()];
+        let output = command(program, &words).env(variable, "7").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains(variable), "{program}: the page names {variable}");
+    }
+}
+
+#[test]
 fn output_whose_reader_has_gone_is_no_failure() {
     for line in [
         "thc --help",

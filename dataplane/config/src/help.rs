@@ -74,11 +74,18 @@ fn read_from(
         .value_name("SHELL|man")
         .value_parser(["bash", "zsh", "fish", "man"])
         .exclusive(true)
+        .help_heading(None)
         .help("Print completions for a shell, or the manual page");
     // A command without arguments still shows its help where it needs a subcommand.
     let command = shorten(command.arg(generate), short).subcommand_required(false);
     let mut command = with_print_config(command);
-    let matches = command.try_get_matches_from_mut(words)?;
+    let words: Vec<OsString> = words.into_iter().collect();
+    let matches = if words.iter().any(|word| word.to_string_lossy().starts_with("--generate")) {
+        // Values of variables would count as arguments beside it.
+        command.clone().mut_args(|arg| arg.env(None)).try_get_matches_from(words)?
+    } else {
+        command.try_get_matches_from_mut(words)?
+    };
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for (name, read) in misspelt(&command, names) {
         print_error(format_args!(
@@ -121,6 +128,7 @@ fn with_print_config(command: Command) -> Command {
     let flag = Arg::new("print_config")
         .long("print-config")
         .action(ArgAction::SetTrue)
+        .help_heading(None)
         .hide_short_help(true)
         .help("Print each setting, where it comes from, and its value; then exit");
     if reads(&command) {

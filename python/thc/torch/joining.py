@@ -75,6 +75,9 @@ def enter(
     compares them and ``others`` between the ranks first. ``check`` checks what only the caller knows, and says whether there are to be rails.
     ``is_one_of_many``: all ranks call this, in several process groups, each of which has a job of its own: where a job is named, the k-th process group,
     in the order of their first ranks, has the one whose number is k higher."""
+    for name, value, kind in (("compression", compression, Compression), ("join", join, Join)):
+        if not isinstance(value, kind):
+            raise ConfigError(f"{name} is a {type(value).__name__}: give a thc.torch.{kind.__name__}")
     failed: Exception | None = None
     rails: bool | str = False
     try:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 
-import torch
-
 from thc.errors import ConfigError
+
+try:
+    import torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ModuleNotFoundError("thc.torch needs PyTorch, which is not installed: pip install 'torch>=2.4'", name="torch") from error
 
 OLDEST = (2, 4)
 

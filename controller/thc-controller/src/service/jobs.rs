@@ -81,6 +81,7 @@ impl Service {
     /// Makes a job on all its targets, or on none.
     pub async fn create_job(&self, asked: &JobSection) -> Result<v1::Job, Status> {
         let _turn = self.shared.turn(asked.name()).await;
+        self.wait_for_first_attempts().await;
         let homes = self.homes(asked)?;
         let names = homes.names();
         // A target that is away cannot take the job: refuse before anything is written.
@@ -199,6 +200,7 @@ impl Service {
 
     /// Makes a job what this section says, on all of its targets, which take it.
     pub(super) async fn change_to(&self, job: &Job, next: &JobSection) -> Result<(), Status> {
+        self.wait_for_first_attempts().await;
         let (name, homes) = (job.spec.name(), self.homes(next)?);
         let spec = homes.spec(job.spec.number())?;
         let mut all = homes.names();

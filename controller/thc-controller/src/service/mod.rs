@@ -88,6 +88,16 @@ impl Service {
         Ok(())
     }
 
+    /// Waits until the controller, which may just have started, has tried to reach every target; at most two seconds.
+    async fn wait_for_first_attempts(&self) {
+        for _ in 0..20 {
+            if self.shared.views().values().all(|view| view.connected || !view.error.is_empty()) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     fn check_connected(&self, name: &str) -> Result<(), Status> {
         let views = self.shared.views();
         match views.get(name) {

@@ -58,7 +58,7 @@ pub struct JobOptions {
     #[arg(long, value_name = "BITS", help_heading = "Job")]
     pub lane: Option<u64>,
     /// A further lookup table that workers may choose for a tensor, such as bits=2 or
-    /// bits=2,lane=4,granularity=5,fraction=1/32, with its number as table_id=7; may be repeated
+    /// bits=2,lane=4,granularity=5,fraction=1/32; may be repeated
     #[arg(long, value_name = "TABLE", help_heading = "Job")]
     pub tables: Option<Vec<TableOptions>>,
     /// Slots for coordinates; workers may have half as many packets in flight [default: 1024]
