@@ -11,19 +11,19 @@ const ROOMS: &[(&str, &str, usize)] = &[
     ("transport", "dataplane/transport", 5_000),
     ("dpdk", "dataplane/dpdk dataplane/dpdk-sys", 2_000),
     ("worker", "dataplane/worker", 8_350),
-    ("ps", "dataplane/ps", 5_900),
-    ("config", "dataplane/config", 3_150),
+    ("ps", "dataplane/ps", 5_950),
+    ("config", "dataplane/config", 3_200),
     ("policy", "dataplane/policy", 1_000),
     ("model server", "dataplane/model-server", 5_500),
     ("p4", "p4", 4_500),
     ("controller", "controller", 9_000),
-    ("python", "python/src python/thc", 12_000),
+    ("python", "python/src python/thc", 11_850),
     ("testbed", "testbed", 12_850),
     ("packaging", "packaging", 1_500),
 ];
 
 /// The maximum of test lines: those of the folder `tests`, of the crates' own folders `tests`, and those inline.
-const TESTS: usize = 65_850;
+const TESTS: usize = 64_900;
 
 /// The maximum of words in `PAGES` and the pages of `docs`.
 const WORDS: usize = 70_000;

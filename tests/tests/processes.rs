@@ -218,7 +218,7 @@ fn a_worker_that_stops_waiting_gives_its_place_back() {
     worker.signal(Signal::TERM);
     let end = worker.finish();
     assert_eq!(end.code, Some(143), "{end:?}");
-    assert_eq!(end.last_error(), "thc-worker: SIGTERM ended the wait for the others");
+    assert_eq!(end.last_error(), "thc-worker: SIGTERM ended the wait for a session");
     assert!(ps.log().contains("worker 0 has left"), "{}", ps.log());
     let end = WorkerProcess::start(ps.addr, 1, &[&args[..], &["--join-timeout", "500ms"]].concat()).finish();
     assert_eq!(end.code, Some(1), "{end:?}");

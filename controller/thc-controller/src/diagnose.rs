@@ -126,6 +126,8 @@ fn session_findings(first: &JobReading, last: &JobReading) -> Vec<Finding> {
         found.push(note(None, format!("nobody has sent for {liveliest:.0} s"), mend));
     }
     let none = WorkerReading::default();
+    let is_silent = |worker: &WorkerReading| worker.silent.is_none_or(|seconds| seconds > MISSED);
+    let waits = last.workers.iter().any(is_silent);
     for WorkerReading { worker, counted: now, silent: since_last, .. } in &last.workers {
         let number = u32::from(*worker);
         let then = first.workers.iter().find(|then| then.worker == *worker).unwrap_or(&none).counted;
@@ -146,7 +148,8 @@ fn session_findings(first: &JobReading, last: &JobReading) -> Vec<Finding> {
         }
         let arrived = since(now.packets, then.packets).max(1) as f64;
         let repeated = events(Event::Duplicate) as f64 / arrived;
-        if repeated > FEW_REPEATED {
+        // A worker that waits for a silent one sends again what has arrived.
+        if repeated > FEW_REPEATED && !waits {
             let percent = repeated * 100.0;
             let text = format!("{percent:.0} % of worker {number}'s packets of the last seconds came twice");
             let mend = "results are lost on the way to it, or come late: look for drops on its receiving side, or raise its receive buffer";

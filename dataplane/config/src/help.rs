@@ -78,7 +78,7 @@ fn read_from(
         .help("Print completions for a shell, or the manual page");
     // A command without arguments still shows its help where it needs a subcommand.
     let command = shorten(command.arg(generate), short).subcommand_required(false);
-    let mut command = with_print_config(command);
+    let mut command = with_negative_numbers(with_print_config(command));
     let words: Vec<OsString> = words.into_iter().collect();
     let matches = if words.iter().any(|word| word.to_string_lossy().starts_with("--generate")) {
         // Values of variables would count as arguments beside it.
@@ -123,6 +123,15 @@ fn misspelt(command: &Command, names: impl Iterator<Item = String>) -> Vec<(Stri
 }
 
 /// Adds `--print-config` to the command that reads a configuration: this one, or its subcommand `run`.
+/// Takes negative numbers for values and not for options, so that the error names the option whose value is wrong.
+fn with_negative_numbers(command: Command) -> Command {
+    let takes = |arg: Arg| {
+        let takes_values = arg.get_action().takes_values();
+        arg.allow_negative_numbers(takes_values)
+    };
+    command.mut_args(takes).mut_subcommands(with_negative_numbers)
+}
+
 fn with_print_config(command: Command) -> Command {
     let reads = |command: &Command| command.get_arguments().any(|arg| arg.get_id() == "config");
     let flag = Arg::new("print_config")

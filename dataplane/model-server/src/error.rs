@@ -11,7 +11,7 @@ pub enum ModelError {
     #[error("{0}")]
     Config(String),
     /// The server cannot listen on the address, or no socket can be opened.
-    #[error("cannot use {address}: {reason}")]
+    #[error("cannot listen on {address}: {reason}; give another address or end what listens there")]
     Socket { address: String, reason: String },
     /// A file of the state cannot be read or written.
     #[error("state {}: {reason}", path.display())]

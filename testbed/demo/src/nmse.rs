@@ -167,7 +167,7 @@ impl fmt::Display for Findings {
         }
         write!(
             f,
-            "\ntheory  {:.6}   ({:+.2} %; quantization {:.6}, truncation {:.6})",
+            "\ntheory  {:.6}   ({:+.2} %; quantization {:.6} / {workers}, truncation {:.6})",
             self.theory,
             100.0 * (self.nmse / self.theory - 1.0),
             self.quantization_error,

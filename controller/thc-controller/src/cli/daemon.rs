@@ -17,7 +17,7 @@ Example: a configuration for one thc-ps on this machine, and how to run it:
         >thc-controller.toml
     thc-controller run --config thc-controller.toml --http 127.0.0.1:9701
 
-A switch needs more keys, which are in thc-controller.example.toml. The controller retries absent
+A switch needs more keys, which are in thc-controller.example.toml. The controller tries absent
 targets every second, and writes their rows when they answer.
 
 Output: `metrics http://ADDRESS:PORT/metrics` if asked for, and `ready ADDRESS:PORT` on stdout
@@ -82,7 +82,7 @@ impl RunFlags {
 pub fn run(flags: &RunFlags) -> Result<(), Failure> {
     flags.logs.start();
     let config = flags.config().map_err(|error| match error {
-        ControllerError::Read { .. } => Failure::error(error),
+        error @ ControllerError::Read { .. } => Failure::usage(error.to_string()),
         error => Failure::usage(format!("{}: {error}", flags.config.display())),
     })?;
     if flags.check {

@@ -335,7 +335,7 @@ fn every_mistake_has_its_message() {
         (top("shards = -1"), "line 1: shards: invalid value: integer `-1`"),
         (top("recv_buffer = 10"), "recv_buffer is 10 bytes: give at least 64KiB"),
         (top("send_buffer = \"1kB\""), "send_buffer is 1000 bytes: give at least 64KiB"),
-        (top("recv_buffer = \"lots\""), "line 1: recv_buffer: \"lots\" is not a size: write it like 8MiB"),
+        (top("recv_buffer = \"lots\""), "line 1: recv_buffer: \"lots\" is not a size: write it like 8Mi"),
         (top("memory_limit = \"1MiB\""), "memory_limit is 1.0 MiB: raise memory_limit or lower data_slots"),
         (top("busy_poll = 1"), "line 1: busy_poll: invalid type"),
         (top("shards = 1\npin = [0, 1]"), "pin is [0, 1]: name one core for each of the 1 shards"),

@@ -27,7 +27,7 @@ impl FromStr for Size {
         power
             .or_else(size)
             .map(Size)
-            .ok_or_else(|| format!("{text:?} is not a size: write it like 8MiB, 8e6 or 8388608"))
+            .ok_or_else(|| format!("{text:?} is not a size: write it like 8Mi, 8e6 or 8388608"))
     }
 }
 

@@ -50,7 +50,7 @@ pub fn run(config: &RunConfig) -> anyhow::Result<()> {
     let signals = Signals::handle().context("cannot handle signals")?;
     let joined = Group::join_until(config.group.clone(), Arc::clone(&signals.stop));
     let group = joined
-        .map_err(|error| signals.explain(error.into(), || "ended the wait for the others".to_owned()))?;
+        .map_err(|error| signals.explain(error.into(), || "ended the wait for a session".to_owned()))?;
     let workers = group.parameters()?.all_workers();
     check_method(config, &group)?;
     let (job, worker) = (group.job(), group.worker());

@@ -3,6 +3,7 @@
 use super::{Controller, client};
 use crate::Seat;
 use crate::WorkerError;
+use crate::engine::REPORT;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use thc_control_proto::v1::JoinRequest;
@@ -23,6 +24,7 @@ impl Controller {
         stop: &AtomicBool,
     ) -> Result<Seat, WorkerError> {
         let end = Instant::now() + patience;
+        let mut reported = Instant::now();
         let rank = rank.or(self.rank).map(u32::from);
         let request = JoinRequest { job: self.url.job().to_owned(), rank, token: self.token };
         let place = loop {
@@ -33,7 +35,10 @@ impl Controller {
                     if !passing || Instant::now() + RETRY > end {
                         return Err(self.controller_error(&status));
                     }
-                    tracing::debug!("{}: {}; asking again", self.url, status.message());
+                    if reported.elapsed() >= REPORT {
+                        reported = Instant::now();
+                        tracing::warn!("{}: {}; asking again", self.url, client::words(&status));
+                    }
                     std::thread::sleep(RETRY);
                     if stop.load(Ordering::SeqCst) {
                         return Err(WorkerError::GivenUp);

@@ -19,13 +19,17 @@ pub const JOB: u16 = 1;
 
 /// Finds a program in the folder of this one.
 pub fn find(name: &'static str) -> Result<PathBuf> {
-    let own = std::env::current_exe().map_err(Error::Process)?;
-    let program = own.with_file_name(name);
+    let program = std::env::current_exe().map_err(Error::Process)?.with_file_name(name);
     if program.is_file() {
         return Ok(program);
     }
-    let program = program.display();
-    Err(Error::Failure(format!("{program} does not exist; build it with: cargo build --release -p {name}")))
+    let profile = if program.parent().is_some_and(|folder| folder.ends_with("demo")) {
+        "profile demo"
+    } else {
+        "release"
+    };
+    let what = format!("{} does not exist; build it with: cargo build", program.display());
+    Err(Error::Failure(format!("{what} --{profile} -p {name}")))
 }
 
 /// The environment variable that carries the job's cookie to `thc-ps` and to workers.

@@ -28,7 +28,7 @@ enum What {
 pub enum Other {
     /// PyTorch's all-reduce over TCP, of f32
     Gloo,
-    /// That of as many coordinates in bf16
+    /// PyTorch's all-reduce over TCP, of bf16
     GlooBf16,
 }
 
@@ -56,7 +56,7 @@ pub struct AllreduceArgs {
     /// Place of the aggregator
     #[arg(long, value_enum, value_name = "PLACE,…", default_value = "colocated", value_delimiter = ',')]
     pub place: Vec<Place>,
-    /// Compare with another all-reduce; it needs a Python with torch (THC_PYTHON, by default /usr/bin/python3)
+    /// Compare with another all-reduce; it needs a Python with torch (THC_PYTHON, by default python3)
     #[arg(long, value_enum, value_name = "OTHER")]
     pub against: Option<Other>,
     /// Repetitions of each

@@ -23,7 +23,7 @@ use crate::units::{Link, size};
 #[command(
     after_help = "One server and the workers are processes of this host, over its loopback interface, and share its cores. Columns: the \
 median of the repetitions; algbw, the tensor's bytes over that time; busbw, algbw · 2(n - 1)/n, as nccl-tests define it; the NMSE of \
-the mean; what gloo, PyTorch's all-reduce over TCP, takes, where THC_PYTHON (by default /usr/bin/python3) has \
+the mean; what gloo, PyTorch's all-reduce over TCP, takes, where THC_PYTHON (by default python3) has \
 torch; the share of the bytes of a ring all-reduce of f32 and of bf16 that THC saves.\n\n\
 Examples:\n  thc bench local\n  thc bench local -n 8 -b 1Mi -e 64Mi\n  thc bench local -e 16Mi --plot sizes.svg\n  thc bench local --rate 1Gb/s      (hosts with links of that rate; as root)"
 )]

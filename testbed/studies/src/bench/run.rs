@@ -266,7 +266,7 @@ fn check(setting: &Setting, answers: &[Value]) -> Result<f64> {
 
 /// The Python that has torch.
 pub fn python() -> PathBuf {
-    std::env::var_os("THC_PYTHON").unwrap_or_else(|| "/usr/bin/python3".into()).into()
+    std::env::var_os("THC_PYTHON").unwrap_or_else(|| "python3".into()).into()
 }
 
 fn gloo(

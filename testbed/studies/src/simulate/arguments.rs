@@ -49,7 +49,7 @@ pub struct SimulateArgs {
     /// Coordinates of the tensor, f32
     #[arg(long, value_name = "NUMBER", default_value_t = 4 << 20, value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     coordinates: u32,
-    /// All-reduces in a row; of several, the mean of all but the first counts, in which windows open
+    /// All-reduces in a row. If there are several, the first is a warm-up and does not count
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
     /// Seed of everything random
