@@ -23,11 +23,8 @@ pub fn find(name: &'static str) -> Result<PathBuf> {
     if program.is_file() {
         return Ok(program);
     }
-    let profile = if program.parent().is_some_and(|folder| folder.ends_with("demo")) {
-        "profile demo"
-    } else {
-        "release"
-    };
+    let of_demo = program.parent().is_some_and(|folder| folder.ends_with("demo"));
+    let profile = if of_demo { "profile demo" } else { "release" };
     let what = format!("{} does not exist; build it with: cargo build", program.display());
     Err(Error::Failure(format!("{what} --{profile} -p {name}")))
 }
