@@ -31,7 +31,7 @@ fn without_a_controller_a_line_says_what_to_do() {
     let help = run(&["run", "--help"], &[]).out;
     assert!(!help.contains("--cert") && !help.contains("--controller") && help.contains("--state"), "{help}");
     let missing = run(&["run", "--config", "/nonexistent/thc.toml"], &[]);
-    says(&missing, 1, &["cannot read /nonexistent/thc.toml"]);
+    says(&missing, 2, &["cannot read /nonexistent/thc.toml"]);
     for wrong in [&["job", "create", "a"][..], &["job", "show", "a", "b"], &[]] {
         assert_eq!(run(wrong, &[]).code, Some(2), "{wrong:?}");
     }
