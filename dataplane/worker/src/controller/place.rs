@@ -3,7 +3,6 @@
 use super::{Controller, client};
 use crate::Seat;
 use crate::WorkerError;
-use crate::engine::REPORT;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use thc_control_proto::v1::JoinRequest;
@@ -11,6 +10,8 @@ use tonic::Code;
 
 /// Between two questions to a controller or target that is not there yet.
 const RETRY: Duration = Duration::from_millis(500);
+/// Between two lines of the log about it.
+const REPORT: Duration = Duration::from_secs(3);
 
 impl Controller {
     /// Asks for a seat, with this number or else [`Self::rank`]. Waits for a controller that is not there yet.
