@@ -73,6 +73,9 @@ fn create_flag(arg: Arg) -> Arg {
         "data_slots" => arg.help(
             "Slots for coordinates; workers may have half as many packets in flight [default: 256; more over several servers]",
         ),
+        "lane" => arg.help(
+            "Bits per summed coordinate sent down, 4 to 16; workers × granularity must fit [default: 8, or 16 with more workers than 8 bits hold]",
+        ),
         // The controller numbers tables.
         "table_id" => arg.hide(true),
         _ => arg,
