@@ -126,13 +126,13 @@ fn session_findings(first: &JobReading, last: &JobReading) -> Vec<Finding> {
         found.push(note(None, format!("nobody has sent for {liveliest:.0} s"), mend));
     }
     let none = WorkerReading::default();
-    let is_silent = |worker: &WorkerReading| worker.silent.is_none_or(|seconds| seconds > MISSED);
-    let waits = last.workers.iter().any(is_silent);
+    let is_missed = |silent: Option<f64>| silent.is_none_or(|seconds| seconds > MISSED);
+    let some_missed = last.workers.iter().any(|worker| is_missed(worker.silent));
     for WorkerReading { worker, counted: now, silent: since_last, .. } in &last.workers {
         let number = u32::from(*worker);
         let then = first.workers.iter().find(|then| then.worker == *worker).unwrap_or(&none).counted;
         let events = |event: Event| since(now.events[event as usize], then.events[event as usize]);
-        if !idle && since_last.is_none_or(|seconds| seconds > MISSED) {
+        if !idle && is_missed(*since_last) {
             let since = match since_last {
                 Some(seconds) => format!("its last packet came {seconds:.0} s ago"),
                 None => "no packet of it has come".to_owned(),
@@ -148,8 +148,8 @@ fn session_findings(first: &JobReading, last: &JobReading) -> Vec<Finding> {
         }
         let arrived = since(now.packets, then.packets).max(1) as f64;
         let repeated = events(Event::Duplicate) as f64 / arrived;
-        // A worker that waits for a silent one sends again what has arrived.
-        if repeated > FEW_REPEATED && !waits {
+        // Workers that wait for a silent one send again what has arrived.
+        if repeated > FEW_REPEATED && !some_missed {
             let percent = repeated * 100.0;
             let text = format!("{percent:.0} % of worker {number}'s packets of the last seconds came twice");
             let mend = "results are lost on the way to it, or come late: look for drops on its receiving side, or raise its receive buffer";
@@ -349,7 +349,9 @@ mod tests {
     #[test]
     fn the_silent_and_the_dropped_are_named() {
         let second = with_drops(worker(1, 60.0), DropReason::Source, 7);
-        let text = lines(&find_now(&[place(3, true)], vec![worker(0, 0.1), second]));
+        let mut first = worker(0, 0.1);
+        first.counted.events[Event::Duplicate as usize] = 100;
+        let text = lines(&find_now(&[place(3, true)], vec![first, second]));
         assert!(text.contains("worker 1 is silent") && text.contains("60 s ago"), "{text}");
         let dropped = "7 packets of worker 1 were dropped in the last seconds: from another address";
         assert!(text.contains(dropped), "{text}");

@@ -34,7 +34,7 @@ pub enum ControllerError {
     State { message: String },
     /// The state file cannot be written, or its lock.
     #[error(
-        "the state file {} cannot be written: {message}; name another one (--state), or see to the disk: sessions go on meanwhile", path.display()
+        "the state file {} cannot be written: {message}; sessions go on, and the change is tried again: see to the disk", path.display()
     )]
     StateFile { path: PathBuf, message: String },
     /// A port that others have, or that is none of this machine's.

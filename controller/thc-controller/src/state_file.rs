@@ -80,9 +80,11 @@ impl StateFile {
         if disk.lock.is_some() {
             return Ok(());
         }
-        let failed = |cause: std::io::Error| ControllerError::StateFile {
-            path: path.clone(),
-            message: cause.to_string(),
+        let failed = |cause: std::io::Error| ControllerError::State {
+            message: format!(
+                "{} cannot be written: {cause}; name another state file (--state)",
+                path.display()
+            ),
         };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(failed)?;

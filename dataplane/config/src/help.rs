@@ -81,7 +81,7 @@ fn read_from(
     let mut command = with_negative_numbers(with_print_config(command));
     let words: Vec<OsString> = words.into_iter().collect();
     let matches = if words.iter().any(|word| word.to_string_lossy().starts_with("--generate")) {
-        // Values of variables would count as arguments beside it.
+        // The values of variables would count as further arguments, beside which there is no --generate.
         command.clone().mut_args(|arg| arg.env(None)).try_get_matches_from(words)?
     } else {
         command.try_get_matches_from_mut(words)?
@@ -122,8 +122,7 @@ fn misspelt(command: &Command, names: impl Iterator<Item = String>) -> Vec<(Stri
         .collect()
 }
 
-/// Adds `--print-config` to the command that reads a configuration: this one, or its subcommand `run`.
-/// Takes negative numbers for values and not for options, so that the error names the option whose value is wrong.
+/// Reads `-2` after an option as its value, so that the error names the option.
 fn with_negative_numbers(command: Command) -> Command {
     let takes = |arg: Arg| {
         let takes_values = arg.get_action().takes_values();
@@ -132,6 +131,7 @@ fn with_negative_numbers(command: Command) -> Command {
     command.mut_args(takes).mut_subcommands(with_negative_numbers)
 }
 
+/// Adds `--print-config` to the command that reads a configuration: this one, or its subcommand `run`.
 fn with_print_config(command: Command) -> Command {
     let reads = |command: &Command| command.get_arguments().any(|arg| arg.get_id() == "config");
     let flag = Arg::new("print_config")

@@ -151,16 +151,18 @@ impl Control {
             return;
         }
         self.reported_absence = !gone.is_empty();
-        // A controller does not hear what hosts say.
-        let of_rows = self
-            .controllers
-            .as_ref()
-            .map_or_else(Vec::new, |_| self.forwarding.lock().absence_notices(&gone));
-        let of_jobs = self.registry.unreachable(&gone).into_iter().filter_map(|action| match action {
-            Action::Send(to, bytes) => Some((to, bytes)),
-            _ => None,
-        });
-        for (to, bytes) in of_rows.into_iter().chain(of_jobs) {
+        let notices = if self.controllers.is_some() {
+            // ICMP reaches this server alone, so it does not wait for its controller.
+            self.forwarding.lock().absence_notices(&gone)
+        } else {
+            let actions = self.registry.unreachable(&gone).into_iter();
+            let sends = actions.filter_map(|action| match action {
+                Action::Send(to, bytes) => Some((to, bytes)),
+                _ => None,
+            });
+            sends.collect()
+        };
+        for (to, bytes) in notices {
             self.send(now, None, to, bytes);
         }
     }

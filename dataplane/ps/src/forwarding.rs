@@ -129,8 +129,8 @@ impl Forwarding {
         running.chain(self.ended.values().cloned()).collect()
     }
 
-    /// P25 LEAVE: PENDING to the members of the sessions that have some at these addresses, which names those. Without
-    /// addresses all sessions get it.
+    /// P25 LEAVE: PENDING without the members at these addresses, for the other members of their sessions. Without
+    /// addresses, PENDING for the members of all sessions.
     #[must_use]
     pub fn absence_notices(&self, gone: &[SocketAddr]) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut notices = Vec::new();

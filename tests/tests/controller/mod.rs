@@ -505,7 +505,7 @@ fn workers_get_numbers_and_their_reports_arrive() {
     assert_eq!(numbers, [Some(0), Some(1)], "each has told its own number");
 }
 
-/// The server tells the others by itself what the worker's host says, since no controller sees that.
+/// thc-ps itself notifies the other workers: its controller never sees the ICMP error of the killed worker's host.
 #[test]
 fn a_killed_worker_is_known_within_five_seconds() {
     let site = Site::start(Kind::Ps, 1, false).unwrap();

@@ -82,7 +82,7 @@ impl RunFlags {
 pub fn run(flags: &RunFlags) -> Result<(), Failure> {
     flags.logs.start();
     let config = flags.config().map_err(|error| match error {
-        error @ ControllerError::Read { .. } => Failure::usage(error.to_string()),
+        error @ ControllerError::Read { .. } => Failure::usage(error),
         error => Failure::usage(format!("{}: {error}", flags.config.display())),
     })?;
     if flags.check {
