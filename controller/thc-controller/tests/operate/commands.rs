@@ -70,6 +70,14 @@ fn a_target_that_is_away_is_named() {
 }
 
 #[test]
+fn the_first_job_waits_for_its_target() {
+    let server = aggregator::start();
+    let controller = Controller::start(&aggregator::target_section(&server, "ps1"));
+    // Before the controller has connected to the target.
+    controller.ask_done(&["job", "create", "train", "--workers", "2"]);
+}
+
+#[test]
 fn a_job_from_creation_to_deletion() {
     let server = aggregator::start();
     let controller = Controller::start(&aggregator::target_section(&server, "ps1"));
