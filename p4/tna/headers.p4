@@ -2,8 +2,8 @@
 // What a packet is on its way from ingress to egress for.
 typedef bit<8> trip_t;
 const trip_t TRIP_FORWARD = 0;
-const trip_t TRIP_ADD = 1;
-const trip_t TRIP_COLLECT = 2;
+const trip_t TRIP_COLLECT = 1;
+const trip_t TRIP_ADD = 2;
 const trip_t TRIP_TO_ALL = 3;
 const trip_t TRIP_TO_ONE = 4;
 // What a packet that comes back from egress asks of ingress: another pass (TRIP_ADD, TRIP_COLLECT) or an answer.
@@ -105,13 +105,18 @@ header more_h {
 #endif
 }
 
-// The indices of one pass: two bytes for each word of lanes.
+// The indices of one pass: two bytes for each word of lanes. A byte each, for a server may take a slice of a field as
+// a key at its place in the field or at bit 0: open P4 Studio's driver takes one, its P4Runtime server the other.
 header index_h {
-    bit<16> i0; bit<16> i1; bit<16> i2; bit<16> i3; bit<16> i4; bit<16> i5; bit<16> i6; bit<16> i7;
-    bit<16> i8; bit<16> i9; bit<16> i10; bit<16> i11; bit<16> i12; bit<16> i13; bit<16> i14; bit<16> i15;
+    bit<8> a0; bit<8> b0; bit<8> a1; bit<8> b1; bit<8> a2; bit<8> b2; bit<8> a3; bit<8> b3;
+    bit<8> a4; bit<8> b4; bit<8> a5; bit<8> b5; bit<8> a6; bit<8> b6; bit<8> a7; bit<8> b7;
+    bit<8> a8; bit<8> b8; bit<8> a9; bit<8> b9; bit<8> a10; bit<8> b10; bit<8> a11; bit<8> b11;
+    bit<8> a12; bit<8> b12; bit<8> a13; bit<8> b13; bit<8> a14; bit<8> b14; bit<8> a15; bit<8> b15;
 #if WORDS == 32
-    bit<16> i16; bit<16> i17; bit<16> i18; bit<16> i19; bit<16> i20; bit<16> i21; bit<16> i22; bit<16> i23;
-    bit<16> i24; bit<16> i25; bit<16> i26; bit<16> i27; bit<16> i28; bit<16> i29; bit<16> i30; bit<16> i31;
+    bit<8> a16; bit<8> b16; bit<8> a17; bit<8> b17; bit<8> a18; bit<8> b18; bit<8> a19; bit<8> b19;
+    bit<8> a20; bit<8> b20; bit<8> a21; bit<8> b21; bit<8> a22; bit<8> b22; bit<8> a23; bit<8> b23;
+    bit<8> a24; bit<8> b24; bit<8> a25; bit<8> b25; bit<8> a26; bit<8> b26; bit<8> a27; bit<8> b27;
+    bit<8> a28; bit<8> b28; bit<8> a29; bit<8> b29; bit<8> a30; bit<8> b30; bit<8> a31; bit<8> b31;
 #endif
 }
 

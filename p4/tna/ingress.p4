@@ -96,8 +96,8 @@ control Ingress(
     table passes {
         key = {
             hdr.trip.number: exact @name("pass");
-            // TRIP_COLLECT.
-            hdr.trip.what[1:1]: exact @name("collect");
+            // TRIP_COLLECT, not TRIP_ADD.
+            hdr.trip.what[0:0]: exact @name("collect");
         }
         actions = { set_pass; @defaultonly no_pass; }
         const default_action = no_pass();

@@ -6,14 +6,14 @@ control Lookup(inout egress_headers_t hdr) {
 #define LOOK_UP(s, n) \
     action set_a##n(bit<16> values) { hdr.s.w##n[31:16] = values; } \
     table lookup_a##n { \
-        key = { hdr.trip.lookup[LOOKUP_BITS:0]: exact @name("lookup"); hdr.indices.i##n[15:8]: exact @name("indices"); } \
+        key = { hdr.trip.lookup[LOOKUP_BITS:0]: exact @name("lookup"); hdr.indices.a##n: exact @name("indices"); } \
         actions = { set_a##n; @defaultonly NoAction; } \
         const default_action = NoAction(); \
         size = LOOKUP_ENTRIES; \
     } \
     action set_b##n(bit<16> values) { hdr.s.w##n[15:0] = values; } \
     table lookup_b##n { \
-        key = { hdr.trip.lookup[LOOKUP_BITS:0]: exact @name("lookup"); hdr.indices.i##n[7:0]: exact @name("indices"); } \
+        key = { hdr.trip.lookup[LOOKUP_BITS:0]: exact @name("lookup"); hdr.indices.b##n: exact @name("indices"); } \
         actions = { set_b##n; @defaultonly NoAction; } \
         const default_action = NoAction(); \
         size = LOOKUP_ENTRIES; \

@@ -145,22 +145,38 @@ header more_h {
 }
 
 header index_h {
-    bit<16> i0;
-    bit<16> i1;
-    bit<16> i2;
-    bit<16> i3;
-    bit<16> i4;
-    bit<16> i5;
-    bit<16> i6;
-    bit<16> i7;
-    bit<16> i8;
-    bit<16> i9;
-    bit<16> i10;
-    bit<16> i11;
-    bit<16> i12;
-    bit<16> i13;
-    bit<16> i14;
-    bit<16> i15;
+    bit<8> a0;
+    bit<8> b0;
+    bit<8> a1;
+    bit<8> b1;
+    bit<8> a2;
+    bit<8> b2;
+    bit<8> a3;
+    bit<8> b3;
+    bit<8> a4;
+    bit<8> b4;
+    bit<8> a5;
+    bit<8> b5;
+    bit<8> a6;
+    bit<8> b6;
+    bit<8> a7;
+    bit<8> b7;
+    bit<8> a8;
+    bit<8> b8;
+    bit<8> a9;
+    bit<8> b9;
+    bit<8> a10;
+    bit<8> b10;
+    bit<8> a11;
+    bit<8> b11;
+    bit<8> a12;
+    bit<8> b12;
+    bit<8> a13;
+    bit<8> b13;
+    bit<8> a14;
+    bit<8> b14;
+    bit<8> a15;
+    bit<8> b15;
 }
 
 struct ingress_headers_t {
@@ -404,8 +420,8 @@ parser EgressParser(packet_in packet, out egress_headers_t hdr, out egress_t met
         meta.differs = 1w0;
         meta.refused = 1w0;
         transition select(hdr.bridge.trip) {
-            8w1: adding;
-            8w2: collecting;
+            8w2: adding;
+            8w1: collecting;
             8w3: answer;
             8w4: answer;
             default: accept;
@@ -1353,7 +1369,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     }
     @name("Ingress.begin_data") action begin_data() {
         hdr.trip.setValid();
-        hdr.trip.what = 8w1;
+        hdr.trip.what = 8w2;
         hdr.trip.type = 16w0x88b6;
         hdr.trip.port = meta.port;
         hdr.trip.who = meta.who;
@@ -1377,7 +1393,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     }
     @name("Ingress.begin_norm") action begin_norm() {
         hdr.trip.setValid();
-        hdr.trip.what = 8w1;
+        hdr.trip.what = 8w2;
         hdr.trip.type = 16w0x88b6;
         hdr.trip.port = meta.port;
         hdr.trip.who = meta.who;
@@ -1414,7 +1430,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     @name("Ingress.passes") table passes_0 {
         key = {
             hdr.trip.number   : exact @name("pass");
-            hdr.trip.what[1:1]: exact @name("collect");
+            hdr.trip.what[0:0]: exact @name("collect");
         }
         actions = {
             set_pass();
@@ -1494,7 +1510,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
             hdr.trip.quorum = meta.quorum;
             hdr.trip.flags[1:1] = meta.skip;
             hdr.trip.flags[2:2] = meta.half;
-            if (hdr.trip.what == 8w1 || hdr.trip.what == 8w2) {
+            if (hdr.trip.what == 8w2 || hdr.trip.what == 8w1) {
             passes_0.apply();
             hdr.trip.cell = hdr.trip.place + meta.first_cell;
             } else {
@@ -1694,8 +1710,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 2;
         const default_action = NoAction_14();
         const entries = {
-            8w1 : cells_use_epoch_0();
-            8w2 : cells_look_at_epoch_0();
+            8w2 : cells_use_epoch_0();
+            8w1 : cells_look_at_epoch_0();
         }
     }
     @name("Egress.cells.use_round") action cells_use_round_0() {
@@ -1721,9 +1737,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 3;
         const default_action = NoAction_15();
         const entries = {
-            (8w1, 8w0 &&& 8w3) : cells_use_next_round_0();
-            (8w1, default) : cells_use_round_0();
-            (8w2, default) : cells_look_at_round_0();
+            (8w2, 8w0 &&& 8w3) : cells_use_next_round_0();
+            (8w2, default) : cells_use_round_0();
+            (8w1, default) : cells_look_at_round_0();
         }
     }
     @name("Egress.cells.newer") action cells_newer_0() {
@@ -1809,9 +1825,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 3;
         const default_action = NoAction_16();
         const entries = {
-            (8w1, 1w0, 8w0 &&& 8w3) : cells_use_next_tag_0();
-            (8w1, 1w0, default) : cells_use_tag_0();
-            (8w1, default, default) : cells_begin_tag_0();
+            (8w2, 1w0, 8w0 &&& 8w3) : cells_use_next_tag_0();
+            (8w2, 1w0, default) : cells_use_tag_0();
+            (8w2, default, default) : cells_begin_tag_0();
         }
     }
     @name("Egress.cells.low") Register<bit<32>, bit<16>>(32w9216, 32w0) cells_low;
@@ -1901,73 +1917,73 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 72;
         const default_action = NoAction_17();
         const entries = {
-            (8w1, 2w1, default, default, default, default) : cells_open_count_0();
-            (8w1, 2w2, 1w0, 8w0, 32w1 &&& 32w1, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w1, 32w2 &&& 32w2, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w2, 32w4 &&& 32w4, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w3, 32w8 &&& 32w8, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w4, 32w16 &&& 32w16, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w5, 32w32 &&& 32w32, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w6, 32w64 &&& 32w64, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w7, 32w128 &&& 32w128, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w8, 32w256 &&& 32w256, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w9, 32w512 &&& 32w512, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w10, 32w1024 &&& 32w1024, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w11, 32w2048 &&& 32w2048, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w12, 32w4096 &&& 32w4096, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w13, 32w8192 &&& 32w8192, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w14, 32w16384 &&& 32w16384, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w15, 32w32768 &&& 32w32768, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w16, 32w65536 &&& 32w65536, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w17, 32w131072 &&& 32w131072, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w18, 32w262144 &&& 32w262144, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w19, 32w524288 &&& 32w524288, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w20, 32w1048576 &&& 32w1048576, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w21, 32w2097152 &&& 32w2097152, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w22, 32w4194304 &&& 32w4194304, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w23, 32w8388608 &&& 32w8388608, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w24, 32w16777216 &&& 32w16777216, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w25, 32w33554432 &&& 32w33554432, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w26, 32w67108864 &&& 32w67108864, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w27, 32w134217728 &&& 32w134217728, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w28, 32w268435456 &&& 32w268435456, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w29, 32w536870912 &&& 32w536870912, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w30, 32w1073741824 &&& 32w1073741824, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w31, 32w2147483648 &&& 32w2147483648, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w32, default, 32w1 &&& 32w1) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w33, default, 32w2 &&& 32w2) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w34, default, 32w4 &&& 32w4) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w35, default, 32w8 &&& 32w8) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w36, default, 32w16 &&& 32w16) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w37, default, 32w32 &&& 32w32) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w38, default, 32w64 &&& 32w64) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w39, default, 32w128 &&& 32w128) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w40, default, 32w256 &&& 32w256) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w41, default, 32w512 &&& 32w512) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w42, default, 32w1024 &&& 32w1024) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w43, default, 32w2048 &&& 32w2048) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w44, default, 32w4096 &&& 32w4096) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w45, default, 32w8192 &&& 32w8192) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w46, default, 32w16384 &&& 32w16384) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w47, default, 32w32768 &&& 32w32768) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w48, default, 32w65536 &&& 32w65536) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w49, default, 32w131072 &&& 32w131072) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w50, default, 32w262144 &&& 32w262144) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w51, default, 32w524288 &&& 32w524288) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w52, default, 32w1048576 &&& 32w1048576) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w53, default, 32w2097152 &&& 32w2097152) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w54, default, 32w4194304 &&& 32w4194304) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w55, default, 32w8388608 &&& 32w8388608) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w56, default, 32w16777216 &&& 32w16777216) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w57, default, 32w33554432 &&& 32w33554432) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w58, default, 32w67108864 &&& 32w67108864) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w59, default, 32w134217728 &&& 32w134217728) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w60, default, 32w268435456 &&& 32w268435456) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w61, default, 32w536870912 &&& 32w536870912) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w62, default, 32w1073741824 &&& 32w1073741824) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w63, default, 32w2147483648 &&& 32w2147483648) : cells_see_again_0();
-            (8w1, 2w2, 1w0, default, default, default) : cells_count_in_0();
-            (8w2, 2w2, default, default, default, default) : cells_see_0();
+            (8w2, 2w1, default, default, default, default) : cells_open_count_0();
+            (8w2, 2w2, 1w0, 8w0, 32w1 &&& 32w1, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w1, 32w2 &&& 32w2, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w2, 32w4 &&& 32w4, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w3, 32w8 &&& 32w8, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w4, 32w16 &&& 32w16, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w5, 32w32 &&& 32w32, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w6, 32w64 &&& 32w64, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w7, 32w128 &&& 32w128, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w8, 32w256 &&& 32w256, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w9, 32w512 &&& 32w512, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w10, 32w1024 &&& 32w1024, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w11, 32w2048 &&& 32w2048, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w12, 32w4096 &&& 32w4096, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w13, 32w8192 &&& 32w8192, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w14, 32w16384 &&& 32w16384, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w15, 32w32768 &&& 32w32768, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w16, 32w65536 &&& 32w65536, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w17, 32w131072 &&& 32w131072, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w18, 32w262144 &&& 32w262144, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w19, 32w524288 &&& 32w524288, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w20, 32w1048576 &&& 32w1048576, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w21, 32w2097152 &&& 32w2097152, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w22, 32w4194304 &&& 32w4194304, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w23, 32w8388608 &&& 32w8388608, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w24, 32w16777216 &&& 32w16777216, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w25, 32w33554432 &&& 32w33554432, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w26, 32w67108864 &&& 32w67108864, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w27, 32w134217728 &&& 32w134217728, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w28, 32w268435456 &&& 32w268435456, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w29, 32w536870912 &&& 32w536870912, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w30, 32w1073741824 &&& 32w1073741824, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w31, 32w2147483648 &&& 32w2147483648, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w32, default, 32w1 &&& 32w1) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w33, default, 32w2 &&& 32w2) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w34, default, 32w4 &&& 32w4) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w35, default, 32w8 &&& 32w8) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w36, default, 32w16 &&& 32w16) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w37, default, 32w32 &&& 32w32) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w38, default, 32w64 &&& 32w64) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w39, default, 32w128 &&& 32w128) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w40, default, 32w256 &&& 32w256) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w41, default, 32w512 &&& 32w512) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w42, default, 32w1024 &&& 32w1024) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w43, default, 32w2048 &&& 32w2048) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w44, default, 32w4096 &&& 32w4096) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w45, default, 32w8192 &&& 32w8192) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w46, default, 32w16384 &&& 32w16384) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w47, default, 32w32768 &&& 32w32768) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w48, default, 32w65536 &&& 32w65536) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w49, default, 32w131072 &&& 32w131072) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w50, default, 32w262144 &&& 32w262144) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w51, default, 32w524288 &&& 32w524288) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w52, default, 32w1048576 &&& 32w1048576) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w53, default, 32w2097152 &&& 32w2097152) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w54, default, 32w4194304 &&& 32w4194304) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w55, default, 32w8388608 &&& 32w8388608) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w56, default, 32w16777216 &&& 32w16777216) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w57, default, 32w33554432 &&& 32w33554432) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w58, default, 32w67108864 &&& 32w67108864) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w59, default, 32w134217728 &&& 32w134217728) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w60, default, 32w268435456 &&& 32w268435456) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w61, default, 32w536870912 &&& 32w536870912) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w62, default, 32w1073741824 &&& 32w1073741824) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w63, default, 32w2147483648 &&& 32w2147483648) : cells_see_again_0();
+            (8w2, 2w2, 1w0, default, default, default) : cells_count_in_0();
+            (8w1, 2w2, default, default, default, default) : cells_see_0();
         }
     }
     @name("Egress.cells.keep_head") action cells_keep_head_0() {
@@ -2039,11 +2055,11 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 8;
         const default_action = NoAction_19();
         const entries = {
-            (8w1, 8w0, 2w1, default, default, 8w16 &&& 8w16) : cells_marked_0();
-            (8w1, 8w0, 2w1, default, default, default) : cells_unmarked_0();
-            (8w1, 8w0, 2w2, default, 16w0, default) : cells_look_at_mark_0();
-            (8w1, 8w0, 2w2, 1w0, default, 8w16 &&& 8w16) : cells_marked_0();
-            (8w1, 8w0, 2w2, default, default, default) : cells_look_at_mark_0();
+            (8w2, 8w0, 2w1, default, default, 8w16 &&& 8w16) : cells_marked_0();
+            (8w2, 8w0, 2w1, default, default, default) : cells_unmarked_0();
+            (8w2, 8w0, 2w2, default, 16w0, default) : cells_look_at_mark_0();
+            (8w2, 8w0, 2w2, 1w0, default, 8w16 &&& 8w16) : cells_marked_0();
+            (8w2, 8w0, 2w2, default, default, default) : cells_look_at_mark_0();
         }
     }
     @name("Egress.cells.decide") action cells_decide_0(@name("event") bit<16> event, @name("complete") bit<8> complete_1, @name("completes") bit<8> completes_1) {
@@ -2082,17 +2098,17 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         const default_action = NoAction_20();
         const entries = {
             (default, default, 2w3, default, default, default) : cells_stale_0();
-            (8w1, default, 2w0, default, default, default) : cells_refuse_0(16w6);
-            (8w1, default, 2w1, default, default, 16w1) : cells_decide_0(16w0, 8w1, 8w1);
-            (8w1, default, 2w1, default, default, default) : cells_decide_0(16w0, 8w0, 8w0);
-            (8w1, true, 2w2, 1w1, default, default) : cells_mismatch_0();
-            (8w1, false, 2w2, 1w1, default, default) : cells_refuse_0(16w7);
-            (8w1, default, 2w2, default, 1w0, 16w0) : cells_decide_0(16w3, 8w1, 8w0);
-            (8w1, default, 2w2, default, 1w0, 16w1) : cells_decide_0(16w1, 8w1, 8w1);
-            (8w1, default, 2w2, default, 1w0, default) : cells_decide_0(16w1, 8w0, 8w0);
-            (8w1, default, 2w2, default, default, 16w0) : cells_decide_0(16w2, 8w1, 8w0);
-            (8w1, default, 2w2, default, default, default) : cells_decide_0(16w2, 8w0, 8w0);
-            (8w2, default, 2w2, default, default, 16w0) : cells_decide_0(16w0, 8w1, 8w0);
+            (8w2, default, 2w0, default, default, default) : cells_refuse_0(16w6);
+            (8w2, default, 2w1, default, default, 16w1) : cells_decide_0(16w0, 8w1, 8w1);
+            (8w2, default, 2w1, default, default, default) : cells_decide_0(16w0, 8w0, 8w0);
+            (8w2, true, 2w2, 1w1, default, default) : cells_mismatch_0();
+            (8w2, false, 2w2, 1w1, default, default) : cells_refuse_0(16w7);
+            (8w2, default, 2w2, default, 1w0, 16w0) : cells_decide_0(16w3, 8w1, 8w0);
+            (8w2, default, 2w2, default, 1w0, 16w1) : cells_decide_0(16w1, 8w1, 8w1);
+            (8w2, default, 2w2, default, 1w0, default) : cells_decide_0(16w1, 8w0, 8w0);
+            (8w2, default, 2w2, default, default, 16w0) : cells_decide_0(16w2, 8w1, 8w0);
+            (8w2, default, 2w2, default, default, default) : cells_decide_0(16w2, 8w0, 8w0);
+            (8w1, default, 2w2, default, default, 16w0) : cells_decide_0(16w0, 8w1, 8w0);
         }
     }
     @name("Egress.lookup.set_a0") action lookup_set_a0_0(@name("values") bit<16> values) {
@@ -2101,7 +2117,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a0") table lookup_lookup_a0 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i0[15:8]: exact @name("indices");
+            hdr.indices.a0      : exact @name("indices");
         }
         actions = {
             lookup_set_a0_0();
@@ -2116,7 +2132,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b0") table lookup_lookup_b0 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i0[7:0] : exact @name("indices");
+            hdr.indices.b0      : exact @name("indices");
         }
         actions = {
             lookup_set_b0_0();
@@ -2131,7 +2147,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a1") table lookup_lookup_a1 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i1[15:8]: exact @name("indices");
+            hdr.indices.a1      : exact @name("indices");
         }
         actions = {
             lookup_set_a1_0();
@@ -2146,7 +2162,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b1") table lookup_lookup_b1 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i1[7:0] : exact @name("indices");
+            hdr.indices.b1      : exact @name("indices");
         }
         actions = {
             lookup_set_b1_0();
@@ -2161,7 +2177,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a2") table lookup_lookup_a2 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i2[15:8]: exact @name("indices");
+            hdr.indices.a2      : exact @name("indices");
         }
         actions = {
             lookup_set_a2_0();
@@ -2176,7 +2192,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b2") table lookup_lookup_b2 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i2[7:0] : exact @name("indices");
+            hdr.indices.b2      : exact @name("indices");
         }
         actions = {
             lookup_set_b2_0();
@@ -2191,7 +2207,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a3") table lookup_lookup_a3 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i3[15:8]: exact @name("indices");
+            hdr.indices.a3      : exact @name("indices");
         }
         actions = {
             lookup_set_a3_0();
@@ -2206,7 +2222,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b3") table lookup_lookup_b3 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i3[7:0] : exact @name("indices");
+            hdr.indices.b3      : exact @name("indices");
         }
         actions = {
             lookup_set_b3_0();
@@ -2221,7 +2237,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a4") table lookup_lookup_a4 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i4[15:8]: exact @name("indices");
+            hdr.indices.a4      : exact @name("indices");
         }
         actions = {
             lookup_set_a4_0();
@@ -2236,7 +2252,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b4") table lookup_lookup_b4 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i4[7:0] : exact @name("indices");
+            hdr.indices.b4      : exact @name("indices");
         }
         actions = {
             lookup_set_b4_0();
@@ -2251,7 +2267,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a5") table lookup_lookup_a5 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i5[15:8]: exact @name("indices");
+            hdr.indices.a5      : exact @name("indices");
         }
         actions = {
             lookup_set_a5_0();
@@ -2266,7 +2282,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b5") table lookup_lookup_b5 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i5[7:0] : exact @name("indices");
+            hdr.indices.b5      : exact @name("indices");
         }
         actions = {
             lookup_set_b5_0();
@@ -2281,7 +2297,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a6") table lookup_lookup_a6 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i6[15:8]: exact @name("indices");
+            hdr.indices.a6      : exact @name("indices");
         }
         actions = {
             lookup_set_a6_0();
@@ -2296,7 +2312,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b6") table lookup_lookup_b6 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i6[7:0] : exact @name("indices");
+            hdr.indices.b6      : exact @name("indices");
         }
         actions = {
             lookup_set_b6_0();
@@ -2311,7 +2327,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a7") table lookup_lookup_a7 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i7[15:8]: exact @name("indices");
+            hdr.indices.a7      : exact @name("indices");
         }
         actions = {
             lookup_set_a7_0();
@@ -2326,7 +2342,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b7") table lookup_lookup_b7 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i7[7:0] : exact @name("indices");
+            hdr.indices.b7      : exact @name("indices");
         }
         actions = {
             lookup_set_b7_0();
@@ -2341,7 +2357,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a8") table lookup_lookup_a8 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i8[15:8]: exact @name("indices");
+            hdr.indices.a8      : exact @name("indices");
         }
         actions = {
             lookup_set_a8_0();
@@ -2356,7 +2372,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b8") table lookup_lookup_b8 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i8[7:0] : exact @name("indices");
+            hdr.indices.b8      : exact @name("indices");
         }
         actions = {
             lookup_set_b8_0();
@@ -2371,7 +2387,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a9") table lookup_lookup_a9 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i9[15:8]: exact @name("indices");
+            hdr.indices.a9      : exact @name("indices");
         }
         actions = {
             lookup_set_a9_0();
@@ -2386,7 +2402,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b9") table lookup_lookup_b9 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i9[7:0] : exact @name("indices");
+            hdr.indices.b9      : exact @name("indices");
         }
         actions = {
             lookup_set_b9_0();
@@ -2400,8 +2416,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a10") table lookup_lookup_a10 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i10[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a10     : exact @name("indices");
         }
         actions = {
             lookup_set_a10_0();
@@ -2416,7 +2432,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b10") table lookup_lookup_b10 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i10[7:0]: exact @name("indices");
+            hdr.indices.b10     : exact @name("indices");
         }
         actions = {
             lookup_set_b10_0();
@@ -2430,8 +2446,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a11") table lookup_lookup_a11 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i11[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a11     : exact @name("indices");
         }
         actions = {
             lookup_set_a11_0();
@@ -2446,7 +2462,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b11") table lookup_lookup_b11 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i11[7:0]: exact @name("indices");
+            hdr.indices.b11     : exact @name("indices");
         }
         actions = {
             lookup_set_b11_0();
@@ -2460,8 +2476,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a12") table lookup_lookup_a12 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i12[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a12     : exact @name("indices");
         }
         actions = {
             lookup_set_a12_0();
@@ -2476,7 +2492,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b12") table lookup_lookup_b12 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i12[7:0]: exact @name("indices");
+            hdr.indices.b12     : exact @name("indices");
         }
         actions = {
             lookup_set_b12_0();
@@ -2490,8 +2506,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a13") table lookup_lookup_a13 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i13[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a13     : exact @name("indices");
         }
         actions = {
             lookup_set_a13_0();
@@ -2506,7 +2522,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b13") table lookup_lookup_b13 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i13[7:0]: exact @name("indices");
+            hdr.indices.b13     : exact @name("indices");
         }
         actions = {
             lookup_set_b13_0();
@@ -2520,8 +2536,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a14") table lookup_lookup_a14 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i14[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a14     : exact @name("indices");
         }
         actions = {
             lookup_set_a14_0();
@@ -2536,7 +2552,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b14") table lookup_lookup_b14 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i14[7:0]: exact @name("indices");
+            hdr.indices.b14     : exact @name("indices");
         }
         actions = {
             lookup_set_b14_0();
@@ -2550,8 +2566,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a15") table lookup_lookup_a15 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i15[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a15     : exact @name("indices");
         }
         actions = {
             lookup_set_a15_0();
@@ -2566,7 +2582,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b15") table lookup_lookup_b15 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i15[7:0]: exact @name("indices");
+            hdr.indices.b15     : exact @name("indices");
         }
         actions = {
             lookup_set_b15_0();
@@ -3018,13 +3034,13 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 8;
         const default_action = NoAction_53();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open0_0();
-            (8w1, false, 2w2, default, 16w0) : words_read0_0();
-            (8w1, false, 2w2, 1w0, default) : words_add0_0();
-            (8w2, default, 2w2, default, 16w0) : words_read0_0();
-            (8w1, true, 2w1, default, default) : words_open0_0();
-            (8w1, true, 2w2, default, 16w0) : words_read0_0();
-            (8w1, true, 2w2, 1w0, default) : words_max0_0();
+            (8w2, false, 2w1, default, default) : words_open0_0();
+            (8w2, false, 2w2, default, 16w0) : words_read0_0();
+            (8w2, false, 2w2, 1w0, default) : words_add0_0();
+            (8w1, default, 2w2, default, 16w0) : words_read0_0();
+            (8w2, true, 2w1, default, default) : words_open0_0();
+            (8w2, true, 2w2, default, 16w0) : words_read0_0();
+            (8w2, true, 2w2, 1w0, default) : words_max0_0();
         }
     }
     @name("Egress.words.words1") table words_words1 {
@@ -3044,13 +3060,13 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 8;
         const default_action = NoAction_54();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open1_0();
-            (8w1, false, 2w2, default, 16w0) : words_read1_0();
-            (8w1, false, 2w2, 1w0, default) : words_add1_0();
-            (8w2, default, 2w2, default, 16w0) : words_read1_0();
-            (8w1, true, 2w1, default, default) : words_open1_0();
-            (8w1, true, 2w2, default, 16w0) : words_read1_0();
-            (8w1, true, 2w2, 1w0, default) : words_read1_0();
+            (8w2, false, 2w1, default, default) : words_open1_0();
+            (8w2, false, 2w2, default, 16w0) : words_read1_0();
+            (8w2, false, 2w2, 1w0, default) : words_add1_0();
+            (8w1, default, 2w2, default, 16w0) : words_read1_0();
+            (8w2, true, 2w1, default, default) : words_open1_0();
+            (8w2, true, 2w2, default, 16w0) : words_read1_0();
+            (8w2, true, 2w2, 1w0, default) : words_read1_0();
         }
     }
     @name("Egress.words.words2") table words_words2 {
@@ -3070,13 +3086,13 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 8;
         const default_action = NoAction_55();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open2_0();
-            (8w1, false, 2w2, default, 16w0) : words_read2_0();
-            (8w1, false, 2w2, 1w0, default) : words_add2_0();
-            (8w2, default, 2w2, default, 16w0) : words_read2_0();
-            (8w1, true, 2w1, default, default) : words_open2_0();
-            (8w1, true, 2w2, default, 16w0) : words_read2_0();
-            (8w1, true, 2w2, 1w0, default) : words_read2_0();
+            (8w2, false, 2w1, default, default) : words_open2_0();
+            (8w2, false, 2w2, default, 16w0) : words_read2_0();
+            (8w2, false, 2w2, 1w0, default) : words_add2_0();
+            (8w1, default, 2w2, default, 16w0) : words_read2_0();
+            (8w2, true, 2w1, default, default) : words_open2_0();
+            (8w2, true, 2w2, default, 16w0) : words_read2_0();
+            (8w2, true, 2w2, 1w0, default) : words_read2_0();
         }
     }
     @name("Egress.words.words3") table words_words3 {
@@ -3096,13 +3112,13 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 8;
         const default_action = NoAction_56();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open3_0();
-            (8w1, false, 2w2, default, 16w0) : words_read3_0();
-            (8w1, false, 2w2, 1w0, default) : words_add3_0();
-            (8w2, default, 2w2, default, 16w0) : words_read3_0();
-            (8w1, true, 2w1, default, default) : words_open3_0();
-            (8w1, true, 2w2, default, 16w0) : words_read3_0();
-            (8w1, true, 2w2, 1w0, default) : words_read3_0();
+            (8w2, false, 2w1, default, default) : words_open3_0();
+            (8w2, false, 2w2, default, 16w0) : words_read3_0();
+            (8w2, false, 2w2, 1w0, default) : words_add3_0();
+            (8w1, default, 2w2, default, 16w0) : words_read3_0();
+            (8w2, true, 2w1, default, default) : words_open3_0();
+            (8w2, true, 2w2, default, 16w0) : words_read3_0();
+            (8w2, true, 2w2, 1w0, default) : words_read3_0();
         }
     }
     @name("Egress.words.words4") table words_words4 {
@@ -3122,10 +3138,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_57();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open4_0();
-            (8w1, false, 2w2, default, 16w0) : words_read4_0();
-            (8w1, false, 2w2, 1w0, default) : words_add4_0();
-            (8w2, default, 2w2, default, 16w0) : words_read4_0();
+            (8w2, false, 2w1, default, default) : words_open4_0();
+            (8w2, false, 2w2, default, 16w0) : words_read4_0();
+            (8w2, false, 2w2, 1w0, default) : words_add4_0();
+            (8w1, default, 2w2, default, 16w0) : words_read4_0();
         }
     }
     @name("Egress.words.words5") table words_words5 {
@@ -3145,10 +3161,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_58();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open5_0();
-            (8w1, false, 2w2, default, 16w0) : words_read5_0();
-            (8w1, false, 2w2, 1w0, default) : words_add5_0();
-            (8w2, default, 2w2, default, 16w0) : words_read5_0();
+            (8w2, false, 2w1, default, default) : words_open5_0();
+            (8w2, false, 2w2, default, 16w0) : words_read5_0();
+            (8w2, false, 2w2, 1w0, default) : words_add5_0();
+            (8w1, default, 2w2, default, 16w0) : words_read5_0();
         }
     }
     @name("Egress.words.words6") table words_words6 {
@@ -3168,10 +3184,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_59();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open6_0();
-            (8w1, false, 2w2, default, 16w0) : words_read6_0();
-            (8w1, false, 2w2, 1w0, default) : words_add6_0();
-            (8w2, default, 2w2, default, 16w0) : words_read6_0();
+            (8w2, false, 2w1, default, default) : words_open6_0();
+            (8w2, false, 2w2, default, 16w0) : words_read6_0();
+            (8w2, false, 2w2, 1w0, default) : words_add6_0();
+            (8w1, default, 2w2, default, 16w0) : words_read6_0();
         }
     }
     @name("Egress.words.words7") table words_words7 {
@@ -3191,10 +3207,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_60();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open7_0();
-            (8w1, false, 2w2, default, 16w0) : words_read7_0();
-            (8w1, false, 2w2, 1w0, default) : words_add7_0();
-            (8w2, default, 2w2, default, 16w0) : words_read7_0();
+            (8w2, false, 2w1, default, default) : words_open7_0();
+            (8w2, false, 2w2, default, 16w0) : words_read7_0();
+            (8w2, false, 2w2, 1w0, default) : words_add7_0();
+            (8w1, default, 2w2, default, 16w0) : words_read7_0();
         }
     }
     @name("Egress.words.words8") table words_words8 {
@@ -3214,10 +3230,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_61();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open8_0();
-            (8w1, false, 2w2, default, 16w0) : words_read8_0();
-            (8w1, false, 2w2, 1w0, default) : words_add8_0();
-            (8w2, default, 2w2, default, 16w0) : words_read8_0();
+            (8w2, false, 2w1, default, default) : words_open8_0();
+            (8w2, false, 2w2, default, 16w0) : words_read8_0();
+            (8w2, false, 2w2, 1w0, default) : words_add8_0();
+            (8w1, default, 2w2, default, 16w0) : words_read8_0();
         }
     }
     @name("Egress.words.words9") table words_words9 {
@@ -3237,10 +3253,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_62();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open9_0();
-            (8w1, false, 2w2, default, 16w0) : words_read9_0();
-            (8w1, false, 2w2, 1w0, default) : words_add9_0();
-            (8w2, default, 2w2, default, 16w0) : words_read9_0();
+            (8w2, false, 2w1, default, default) : words_open9_0();
+            (8w2, false, 2w2, default, 16w0) : words_read9_0();
+            (8w2, false, 2w2, 1w0, default) : words_add9_0();
+            (8w1, default, 2w2, default, 16w0) : words_read9_0();
         }
     }
     @name("Egress.words.words10") table words_words10 {
@@ -3260,10 +3276,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_63();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open10_0();
-            (8w1, false, 2w2, default, 16w0) : words_read10_0();
-            (8w1, false, 2w2, 1w0, default) : words_add10_0();
-            (8w2, default, 2w2, default, 16w0) : words_read10_0();
+            (8w2, false, 2w1, default, default) : words_open10_0();
+            (8w2, false, 2w2, default, 16w0) : words_read10_0();
+            (8w2, false, 2w2, 1w0, default) : words_add10_0();
+            (8w1, default, 2w2, default, 16w0) : words_read10_0();
         }
     }
     @name("Egress.words.words11") table words_words11 {
@@ -3283,10 +3299,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_64();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open11_0();
-            (8w1, false, 2w2, default, 16w0) : words_read11_0();
-            (8w1, false, 2w2, 1w0, default) : words_add11_0();
-            (8w2, default, 2w2, default, 16w0) : words_read11_0();
+            (8w2, false, 2w1, default, default) : words_open11_0();
+            (8w2, false, 2w2, default, 16w0) : words_read11_0();
+            (8w2, false, 2w2, 1w0, default) : words_add11_0();
+            (8w1, default, 2w2, default, 16w0) : words_read11_0();
         }
     }
     @name("Egress.words.words12") table words_words12 {
@@ -3306,10 +3322,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_65();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open12_0();
-            (8w1, false, 2w2, default, 16w0) : words_read12_0();
-            (8w1, false, 2w2, 1w0, default) : words_add12_0();
-            (8w2, default, 2w2, default, 16w0) : words_read12_0();
+            (8w2, false, 2w1, default, default) : words_open12_0();
+            (8w2, false, 2w2, default, 16w0) : words_read12_0();
+            (8w2, false, 2w2, 1w0, default) : words_add12_0();
+            (8w1, default, 2w2, default, 16w0) : words_read12_0();
         }
     }
     @name("Egress.words.words13") table words_words13 {
@@ -3329,10 +3345,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_66();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open13_0();
-            (8w1, false, 2w2, default, 16w0) : words_read13_0();
-            (8w1, false, 2w2, 1w0, default) : words_add13_0();
-            (8w2, default, 2w2, default, 16w0) : words_read13_0();
+            (8w2, false, 2w1, default, default) : words_open13_0();
+            (8w2, false, 2w2, default, 16w0) : words_read13_0();
+            (8w2, false, 2w2, 1w0, default) : words_add13_0();
+            (8w1, default, 2w2, default, 16w0) : words_read13_0();
         }
     }
     @name("Egress.words.words14") table words_words14 {
@@ -3352,10 +3368,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_67();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open14_0();
-            (8w1, false, 2w2, default, 16w0) : words_read14_0();
-            (8w1, false, 2w2, 1w0, default) : words_add14_0();
-            (8w2, default, 2w2, default, 16w0) : words_read14_0();
+            (8w2, false, 2w1, default, default) : words_open14_0();
+            (8w2, false, 2w2, default, 16w0) : words_read14_0();
+            (8w2, false, 2w2, 1w0, default) : words_add14_0();
+            (8w1, default, 2w2, default, 16w0) : words_read14_0();
         }
     }
     @name("Egress.words.words15") table words_words15 {
@@ -3375,10 +3391,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_68();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open15_0();
-            (8w1, false, 2w2, default, 16w0) : words_read15_0();
-            (8w1, false, 2w2, 1w0, default) : words_add15_0();
-            (8w2, default, 2w2, default, 16w0) : words_read15_0();
+            (8w2, false, 2w1, default, default) : words_open15_0();
+            (8w2, false, 2w2, default, 16w0) : words_read15_0();
+            (8w2, false, 2w2, 1w0, default) : words_add15_0();
+            (8w1, default, 2w2, default, 16w0) : words_read15_0();
         }
     }
     @name("Egress.events") Counter<bit<32>, bit<14>>(32w16384, CounterType_t.PACKETS) events_0;
@@ -3419,14 +3435,14 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         hdr.indices.setInvalid();
     }
     @name("Egress.first_collected") action first_collected() {
-        hdr.trip.what = 8w2;
+        hdr.trip.what = 8w1;
         hdr.trip.number = 8w14;
         hdr.first.setValid();
         hdr.more.setValid();
         hdr.indices.setInvalid();
     }
     @name("Egress.first_half_collected") action first_half_collected() {
-        hdr.trip.what = 8w2;
+        hdr.trip.what = 8w1;
         hdr.trip.number = 8w6;
         hdr.first.setValid();
         hdr.more.setValid();
@@ -3525,22 +3541,22 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             (default, default, default, default, default, default, default, default, 1w1) : nothing();
             (default, false, default, 1w1, default, default, default, default, default) : straggler_0();
             (default, true, default, 1w1, default, default, default, default, default) : norm_straggler();
-            (8w1, true, default, default, 1w1, default, default, default, default) : mismatch();
-            (8w1, true, default, default, default, 8w1, 8w1, default, default) : norm_result();
-            (8w1, true, default, default, default, 8w1, default, default, default) : norm_again();
-            (8w1, true, default, default, default, default, default, 8w1 &&& 8w1, default) : norm_nudge();
-            (8w1, true, default, default, default, default, default, default, default) : nothing();
-            (8w1, false, 8w15, default, default, 8w1, default, default, default) : first_collected();
-            (8w1, false, 8w15, default, default, default, default, 8w1 &&& 8w1, default) : nudge_0();
-            (8w1, false, 8w15, default, default, default, default, default, default) : nothing();
-            (8w1, false, 8w7, default, default, 8w1, default, 8w4 &&& 8w4, default) : first_half_collected();
-            (8w1, false, 8w7, default, default, default, default, 8w5 &&& 8w5, default) : nudge_0();
-            (8w1, false, 8w7, default, default, default, default, 8w4 &&& 8w4, default) : nothing();
-            (8w1, false, default, default, default, default, default, default, default) : next_pass();
-            (8w2, default, 8w0, default, default, 8w1, 8w1, default, default) : result_0();
-            (8w2, default, 8w0, default, default, 8w1, default, default, default) : result_again();
-            (8w2, default, default, default, default, 8w1, default, default, default) : next_collected();
-            (8w2, default, default, default, default, default, default, 8w1 &&& 8w1, default) : nudge_0();
+            (8w2, true, default, default, 1w1, default, default, default, default) : mismatch();
+            (8w2, true, default, default, default, 8w1, 8w1, default, default) : norm_result();
+            (8w2, true, default, default, default, 8w1, default, default, default) : norm_again();
+            (8w2, true, default, default, default, default, default, 8w1 &&& 8w1, default) : norm_nudge();
+            (8w2, true, default, default, default, default, default, default, default) : nothing();
+            (8w2, false, 8w15, default, default, 8w1, default, default, default) : first_collected();
+            (8w2, false, 8w15, default, default, default, default, 8w1 &&& 8w1, default) : nudge_0();
+            (8w2, false, 8w15, default, default, default, default, default, default) : nothing();
+            (8w2, false, 8w7, default, default, 8w1, default, 8w4 &&& 8w4, default) : first_half_collected();
+            (8w2, false, 8w7, default, default, default, default, 8w5 &&& 8w5, default) : nudge_0();
+            (8w2, false, 8w7, default, default, default, default, 8w4 &&& 8w4, default) : nothing();
+            (8w2, false, default, default, default, default, default, default, default) : next_pass();
+            (8w1, default, 8w0, default, default, 8w1, 8w1, default, default) : result_0();
+            (8w1, default, 8w0, default, default, 8w1, default, default, default) : result_again();
+            (8w1, default, default, default, default, 8w1, default, default, default) : next_collected();
+            (8w1, default, default, default, default, default, default, 8w1 &&& 8w1, default) : nudge_0();
         }
     }
     apply {
@@ -3559,7 +3575,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             cells_round.apply();
             } else {
             meta.fresh = 1w1;
-            if (hdr.trip.what == 8w1) {
+            if (hdr.trip.what == 8w2) {
             cells_open_round.execute(hdr.trip.cell);
             }
             }
@@ -3570,7 +3586,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             meta.differs = 1w1;
             }
             }
-            if (hdr.trip.what == 8w1 && meta.differs == 1w0) {
+            if (hdr.trip.what == 8w2 && meta.differs == 1w0) {
             if (meta.age == 2w1) {
             cells_open_low.execute(hdr.trip.cell);
             cells_open_high.execute(hdr.trip.cell);
@@ -3579,7 +3595,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             meta.old_high = cells_join_high.execute(hdr.trip.cell);
             }
             }
-            if (hdr.trip.what == 8w1) {
+            if (hdr.trip.what == 8w2) {
             hdr.trip.seen_low = hdr.trip.seen_low & meta.old_low;
             hdr.trip.seen_high = hdr.trip.seen_high & meta.old_high;
             }
@@ -3639,7 +3655,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_words13.apply();
             words_words14.apply();
             words_words15.apply();
-            if (hdr.trip.what == 8w1 && (hdr.tag.isValid() || hdr.trip.number == 8w0)) {
+            if (hdr.trip.what == 8w2 && (hdr.tag.isValid() || hdr.trip.number == 8w0)) {
             events_0.count(meta.event_index[13:0]);
             }
             hdr.trip.complete = hdr.trip.complete & meta.complete;

@@ -161,38 +161,70 @@ header more_h {
 }
 
 header index_h {
-    bit<16> i0;
-    bit<16> i1;
-    bit<16> i2;
-    bit<16> i3;
-    bit<16> i4;
-    bit<16> i5;
-    bit<16> i6;
-    bit<16> i7;
-    bit<16> i8;
-    bit<16> i9;
-    bit<16> i10;
-    bit<16> i11;
-    bit<16> i12;
-    bit<16> i13;
-    bit<16> i14;
-    bit<16> i15;
-    bit<16> i16;
-    bit<16> i17;
-    bit<16> i18;
-    bit<16> i19;
-    bit<16> i20;
-    bit<16> i21;
-    bit<16> i22;
-    bit<16> i23;
-    bit<16> i24;
-    bit<16> i25;
-    bit<16> i26;
-    bit<16> i27;
-    bit<16> i28;
-    bit<16> i29;
-    bit<16> i30;
-    bit<16> i31;
+    bit<8> a0;
+    bit<8> b0;
+    bit<8> a1;
+    bit<8> b1;
+    bit<8> a2;
+    bit<8> b2;
+    bit<8> a3;
+    bit<8> b3;
+    bit<8> a4;
+    bit<8> b4;
+    bit<8> a5;
+    bit<8> b5;
+    bit<8> a6;
+    bit<8> b6;
+    bit<8> a7;
+    bit<8> b7;
+    bit<8> a8;
+    bit<8> b8;
+    bit<8> a9;
+    bit<8> b9;
+    bit<8> a10;
+    bit<8> b10;
+    bit<8> a11;
+    bit<8> b11;
+    bit<8> a12;
+    bit<8> b12;
+    bit<8> a13;
+    bit<8> b13;
+    bit<8> a14;
+    bit<8> b14;
+    bit<8> a15;
+    bit<8> b15;
+    bit<8> a16;
+    bit<8> b16;
+    bit<8> a17;
+    bit<8> b17;
+    bit<8> a18;
+    bit<8> b18;
+    bit<8> a19;
+    bit<8> b19;
+    bit<8> a20;
+    bit<8> b20;
+    bit<8> a21;
+    bit<8> b21;
+    bit<8> a22;
+    bit<8> b22;
+    bit<8> a23;
+    bit<8> b23;
+    bit<8> a24;
+    bit<8> b24;
+    bit<8> a25;
+    bit<8> b25;
+    bit<8> a26;
+    bit<8> b26;
+    bit<8> a27;
+    bit<8> b27;
+    bit<8> a28;
+    bit<8> b28;
+    bit<8> a29;
+    bit<8> b29;
+    bit<8> a30;
+    bit<8> b30;
+    bit<8> a31;
+    bit<8> b31;
 }
 
 struct ingress_headers_t {
@@ -436,8 +468,8 @@ parser EgressParser(packet_in packet, out egress_headers_t hdr, out egress_t met
         meta.differs = 1w0;
         meta.refused = 1w0;
         transition select(hdr.bridge.trip) {
-            8w1: adding;
-            8w2: collecting;
+            8w2: adding;
+            8w1: collecting;
             8w3: answer;
             8w4: answer;
             default: accept;
@@ -1385,7 +1417,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     }
     @name("Ingress.begin_data") action begin_data() {
         hdr.trip.setValid();
-        hdr.trip.what = 8w1;
+        hdr.trip.what = 8w2;
         hdr.trip.type = 16w0x88b6;
         hdr.trip.port = meta.port;
         hdr.trip.who = meta.who;
@@ -1409,7 +1441,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     }
     @name("Ingress.begin_norm") action begin_norm() {
         hdr.trip.setValid();
-        hdr.trip.what = 8w1;
+        hdr.trip.what = 8w2;
         hdr.trip.type = 16w0x88b6;
         hdr.trip.port = meta.port;
         hdr.trip.who = meta.who;
@@ -1446,7 +1478,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
     @name("Ingress.passes") table passes_0 {
         key = {
             hdr.trip.number   : exact @name("pass");
-            hdr.trip.what[1:1]: exact @name("collect");
+            hdr.trip.what[0:0]: exact @name("collect");
         }
         actions = {
             set_pass();
@@ -1526,7 +1558,7 @@ control Ingress(inout ingress_headers_t hdr, inout ingress_t meta, in ingress_in
             hdr.trip.quorum = meta.quorum;
             hdr.trip.flags[1:1] = meta.skip;
             hdr.trip.flags[2:2] = meta.half;
-            if (hdr.trip.what == 8w1 || hdr.trip.what == 8w2) {
+            if (hdr.trip.what == 8w2 || hdr.trip.what == 8w1) {
             passes_0.apply();
             hdr.trip.cell = hdr.trip.place + meta.first_cell;
             } else {
@@ -1778,9 +1810,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 3;
         const default_action = NoAction_14();
         const entries = {
-            (8w1, 8w0 &&& 8w3) : cells_use_next_round_0();
-            (8w1, default) : cells_use_round_0();
-            (8w2, default) : cells_look_at_round_0();
+            (8w2, 8w0 &&& 8w3) : cells_use_next_round_0();
+            (8w2, default) : cells_use_round_0();
+            (8w1, default) : cells_look_at_round_0();
         }
     }
     @name("Egress.cells.newer") action cells_newer_0() {
@@ -1866,9 +1898,9 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 3;
         const default_action = NoAction_15();
         const entries = {
-            (8w1, 32w0, 8w0 &&& 8w3) : cells_use_next_tag_0();
-            (8w1, 32w0, default) : cells_use_tag_0();
-            (8w1, default, default) : cells_begin_tag_0();
+            (8w2, 32w0, 8w0 &&& 8w3) : cells_use_next_tag_0();
+            (8w2, 32w0, default) : cells_use_tag_0();
+            (8w2, default, default) : cells_begin_tag_0();
         }
     }
     @name("Egress.cells.seen") Register<pair_t, bit<16>>(32w9216, (pair_t){first = 32w0,second = 32w0}) cells_seen;
@@ -1943,73 +1975,73 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 72;
         const default_action = NoAction_16();
         const entries = {
-            (8w1, 2w1, default, default, default, default) : cells_open_count_0();
-            (8w1, 2w2, 1w0, 8w0, 32w1 &&& 32w1, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w1, 32w2 &&& 32w2, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w2, 32w4 &&& 32w4, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w3, 32w8 &&& 32w8, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w4, 32w16 &&& 32w16, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w5, 32w32 &&& 32w32, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w6, 32w64 &&& 32w64, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w7, 32w128 &&& 32w128, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w8, 32w256 &&& 32w256, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w9, 32w512 &&& 32w512, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w10, 32w1024 &&& 32w1024, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w11, 32w2048 &&& 32w2048, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w12, 32w4096 &&& 32w4096, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w13, 32w8192 &&& 32w8192, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w14, 32w16384 &&& 32w16384, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w15, 32w32768 &&& 32w32768, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w16, 32w65536 &&& 32w65536, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w17, 32w131072 &&& 32w131072, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w18, 32w262144 &&& 32w262144, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w19, 32w524288 &&& 32w524288, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w20, 32w1048576 &&& 32w1048576, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w21, 32w2097152 &&& 32w2097152, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w22, 32w4194304 &&& 32w4194304, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w23, 32w8388608 &&& 32w8388608, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w24, 32w16777216 &&& 32w16777216, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w25, 32w33554432 &&& 32w33554432, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w26, 32w67108864 &&& 32w67108864, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w27, 32w134217728 &&& 32w134217728, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w28, 32w268435456 &&& 32w268435456, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w29, 32w536870912 &&& 32w536870912, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w30, 32w1073741824 &&& 32w1073741824, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w31, 32w2147483648 &&& 32w2147483648, default) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w32, default, 32w1 &&& 32w1) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w33, default, 32w2 &&& 32w2) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w34, default, 32w4 &&& 32w4) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w35, default, 32w8 &&& 32w8) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w36, default, 32w16 &&& 32w16) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w37, default, 32w32 &&& 32w32) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w38, default, 32w64 &&& 32w64) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w39, default, 32w128 &&& 32w128) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w40, default, 32w256 &&& 32w256) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w41, default, 32w512 &&& 32w512) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w42, default, 32w1024 &&& 32w1024) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w43, default, 32w2048 &&& 32w2048) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w44, default, 32w4096 &&& 32w4096) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w45, default, 32w8192 &&& 32w8192) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w46, default, 32w16384 &&& 32w16384) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w47, default, 32w32768 &&& 32w32768) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w48, default, 32w65536 &&& 32w65536) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w49, default, 32w131072 &&& 32w131072) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w50, default, 32w262144 &&& 32w262144) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w51, default, 32w524288 &&& 32w524288) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w52, default, 32w1048576 &&& 32w1048576) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w53, default, 32w2097152 &&& 32w2097152) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w54, default, 32w4194304 &&& 32w4194304) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w55, default, 32w8388608 &&& 32w8388608) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w56, default, 32w16777216 &&& 32w16777216) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w57, default, 32w33554432 &&& 32w33554432) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w58, default, 32w67108864 &&& 32w67108864) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w59, default, 32w134217728 &&& 32w134217728) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w60, default, 32w268435456 &&& 32w268435456) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w61, default, 32w536870912 &&& 32w536870912) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w62, default, 32w1073741824 &&& 32w1073741824) : cells_see_again_0();
-            (8w1, 2w2, 1w0, 8w63, default, 32w2147483648 &&& 32w2147483648) : cells_see_again_0();
-            (8w1, 2w2, 1w0, default, default, default) : cells_count_in_0();
-            (8w2, 2w2, default, default, default, default) : cells_see_0();
+            (8w2, 2w1, default, default, default, default) : cells_open_count_0();
+            (8w2, 2w2, 1w0, 8w0, 32w1 &&& 32w1, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w1, 32w2 &&& 32w2, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w2, 32w4 &&& 32w4, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w3, 32w8 &&& 32w8, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w4, 32w16 &&& 32w16, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w5, 32w32 &&& 32w32, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w6, 32w64 &&& 32w64, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w7, 32w128 &&& 32w128, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w8, 32w256 &&& 32w256, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w9, 32w512 &&& 32w512, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w10, 32w1024 &&& 32w1024, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w11, 32w2048 &&& 32w2048, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w12, 32w4096 &&& 32w4096, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w13, 32w8192 &&& 32w8192, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w14, 32w16384 &&& 32w16384, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w15, 32w32768 &&& 32w32768, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w16, 32w65536 &&& 32w65536, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w17, 32w131072 &&& 32w131072, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w18, 32w262144 &&& 32w262144, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w19, 32w524288 &&& 32w524288, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w20, 32w1048576 &&& 32w1048576, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w21, 32w2097152 &&& 32w2097152, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w22, 32w4194304 &&& 32w4194304, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w23, 32w8388608 &&& 32w8388608, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w24, 32w16777216 &&& 32w16777216, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w25, 32w33554432 &&& 32w33554432, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w26, 32w67108864 &&& 32w67108864, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w27, 32w134217728 &&& 32w134217728, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w28, 32w268435456 &&& 32w268435456, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w29, 32w536870912 &&& 32w536870912, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w30, 32w1073741824 &&& 32w1073741824, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w31, 32w2147483648 &&& 32w2147483648, default) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w32, default, 32w1 &&& 32w1) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w33, default, 32w2 &&& 32w2) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w34, default, 32w4 &&& 32w4) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w35, default, 32w8 &&& 32w8) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w36, default, 32w16 &&& 32w16) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w37, default, 32w32 &&& 32w32) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w38, default, 32w64 &&& 32w64) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w39, default, 32w128 &&& 32w128) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w40, default, 32w256 &&& 32w256) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w41, default, 32w512 &&& 32w512) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w42, default, 32w1024 &&& 32w1024) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w43, default, 32w2048 &&& 32w2048) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w44, default, 32w4096 &&& 32w4096) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w45, default, 32w8192 &&& 32w8192) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w46, default, 32w16384 &&& 32w16384) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w47, default, 32w32768 &&& 32w32768) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w48, default, 32w65536 &&& 32w65536) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w49, default, 32w131072 &&& 32w131072) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w50, default, 32w262144 &&& 32w262144) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w51, default, 32w524288 &&& 32w524288) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w52, default, 32w1048576 &&& 32w1048576) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w53, default, 32w2097152 &&& 32w2097152) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w54, default, 32w4194304 &&& 32w4194304) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w55, default, 32w8388608 &&& 32w8388608) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w56, default, 32w16777216 &&& 32w16777216) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w57, default, 32w33554432 &&& 32w33554432) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w58, default, 32w67108864 &&& 32w67108864) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w59, default, 32w134217728 &&& 32w134217728) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w60, default, 32w268435456 &&& 32w268435456) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w61, default, 32w536870912 &&& 32w536870912) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w62, default, 32w1073741824 &&& 32w1073741824) : cells_see_again_0();
+            (8w2, 2w2, 1w0, 8w63, default, 32w2147483648 &&& 32w2147483648) : cells_see_again_0();
+            (8w2, 2w2, 1w0, default, default, default) : cells_count_in_0();
+            (8w1, 2w2, default, default, default, default) : cells_see_0();
         }
     }
     @name("Egress.cells.marks") Register<bit<8>, bit<16>>(32w8192, 8w0) cells_marks;
@@ -2057,11 +2089,11 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 8;
         const default_action = NoAction_17();
         const entries = {
-            (8w1, 8w0, 2w1, default, default, 8w16 &&& 8w16) : cells_marked_0();
-            (8w1, 8w0, 2w1, default, default, default) : cells_unmarked_0();
-            (8w1, 8w0, 2w2, default, 16w0, default) : cells_look_at_mark_0();
-            (8w1, 8w0, 2w2, 1w0, default, 8w16 &&& 8w16) : cells_marked_0();
-            (8w1, 8w0, 2w2, default, default, default) : cells_look_at_mark_0();
+            (8w2, 8w0, 2w1, default, default, 8w16 &&& 8w16) : cells_marked_0();
+            (8w2, 8w0, 2w1, default, default, default) : cells_unmarked_0();
+            (8w2, 8w0, 2w2, default, 16w0, default) : cells_look_at_mark_0();
+            (8w2, 8w0, 2w2, 1w0, default, 8w16 &&& 8w16) : cells_marked_0();
+            (8w2, 8w0, 2w2, default, default, default) : cells_look_at_mark_0();
         }
     }
     @name("Egress.cells.decide") action cells_decide_0(@name("event") bit<16> event, @name("complete") bit<8> complete_1, @name("completes") bit<8> completes_1) {
@@ -2100,17 +2132,17 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         const default_action = NoAction_18();
         const entries = {
             (default, default, 2w3, default, default, default) : cells_stale_0();
-            (8w1, default, 2w0, default, default, default) : cells_refuse_0(16w6);
-            (8w1, default, 2w1, default, default, 16w1) : cells_decide_0(16w0, 8w1, 8w1);
-            (8w1, default, 2w1, default, default, default) : cells_decide_0(16w0, 8w0, 8w0);
-            (8w1, true, 2w2, 1w1, default, default) : cells_mismatch_0();
-            (8w1, false, 2w2, 1w1, default, default) : cells_refuse_0(16w7);
-            (8w1, default, 2w2, default, 1w0, 16w0) : cells_decide_0(16w3, 8w1, 8w0);
-            (8w1, default, 2w2, default, 1w0, 16w1) : cells_decide_0(16w1, 8w1, 8w1);
-            (8w1, default, 2w2, default, 1w0, default) : cells_decide_0(16w1, 8w0, 8w0);
-            (8w1, default, 2w2, default, default, 16w0) : cells_decide_0(16w2, 8w1, 8w0);
-            (8w1, default, 2w2, default, default, default) : cells_decide_0(16w2, 8w0, 8w0);
-            (8w2, default, 2w2, default, default, 16w0) : cells_decide_0(16w0, 8w1, 8w0);
+            (8w2, default, 2w0, default, default, default) : cells_refuse_0(16w6);
+            (8w2, default, 2w1, default, default, 16w1) : cells_decide_0(16w0, 8w1, 8w1);
+            (8w2, default, 2w1, default, default, default) : cells_decide_0(16w0, 8w0, 8w0);
+            (8w2, true, 2w2, 1w1, default, default) : cells_mismatch_0();
+            (8w2, false, 2w2, 1w1, default, default) : cells_refuse_0(16w7);
+            (8w2, default, 2w2, default, 1w0, 16w0) : cells_decide_0(16w3, 8w1, 8w0);
+            (8w2, default, 2w2, default, 1w0, 16w1) : cells_decide_0(16w1, 8w1, 8w1);
+            (8w2, default, 2w2, default, 1w0, default) : cells_decide_0(16w1, 8w0, 8w0);
+            (8w2, default, 2w2, default, default, 16w0) : cells_decide_0(16w2, 8w1, 8w0);
+            (8w2, default, 2w2, default, default, default) : cells_decide_0(16w2, 8w0, 8w0);
+            (8w1, default, 2w2, default, default, 16w0) : cells_decide_0(16w0, 8w1, 8w0);
         }
     }
     @name("Egress.lookup.set_a0") action lookup_set_a0_0(@name("values") bit<16> values) {
@@ -2119,7 +2151,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a0") table lookup_lookup_a0 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i0[15:8]: exact @name("indices");
+            hdr.indices.a0      : exact @name("indices");
         }
         actions = {
             lookup_set_a0_0();
@@ -2134,7 +2166,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b0") table lookup_lookup_b0 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i0[7:0] : exact @name("indices");
+            hdr.indices.b0      : exact @name("indices");
         }
         actions = {
             lookup_set_b0_0();
@@ -2149,7 +2181,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a1") table lookup_lookup_a1 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i1[15:8]: exact @name("indices");
+            hdr.indices.a1      : exact @name("indices");
         }
         actions = {
             lookup_set_a1_0();
@@ -2164,7 +2196,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b1") table lookup_lookup_b1 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i1[7:0] : exact @name("indices");
+            hdr.indices.b1      : exact @name("indices");
         }
         actions = {
             lookup_set_b1_0();
@@ -2179,7 +2211,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a2") table lookup_lookup_a2 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i2[15:8]: exact @name("indices");
+            hdr.indices.a2      : exact @name("indices");
         }
         actions = {
             lookup_set_a2_0();
@@ -2194,7 +2226,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b2") table lookup_lookup_b2 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i2[7:0] : exact @name("indices");
+            hdr.indices.b2      : exact @name("indices");
         }
         actions = {
             lookup_set_b2_0();
@@ -2209,7 +2241,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a3") table lookup_lookup_a3 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i3[15:8]: exact @name("indices");
+            hdr.indices.a3      : exact @name("indices");
         }
         actions = {
             lookup_set_a3_0();
@@ -2224,7 +2256,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b3") table lookup_lookup_b3 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i3[7:0] : exact @name("indices");
+            hdr.indices.b3      : exact @name("indices");
         }
         actions = {
             lookup_set_b3_0();
@@ -2239,7 +2271,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a4") table lookup_lookup_a4 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i4[15:8]: exact @name("indices");
+            hdr.indices.a4      : exact @name("indices");
         }
         actions = {
             lookup_set_a4_0();
@@ -2254,7 +2286,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b4") table lookup_lookup_b4 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i4[7:0] : exact @name("indices");
+            hdr.indices.b4      : exact @name("indices");
         }
         actions = {
             lookup_set_b4_0();
@@ -2269,7 +2301,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a5") table lookup_lookup_a5 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i5[15:8]: exact @name("indices");
+            hdr.indices.a5      : exact @name("indices");
         }
         actions = {
             lookup_set_a5_0();
@@ -2284,7 +2316,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b5") table lookup_lookup_b5 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i5[7:0] : exact @name("indices");
+            hdr.indices.b5      : exact @name("indices");
         }
         actions = {
             lookup_set_b5_0();
@@ -2299,7 +2331,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a6") table lookup_lookup_a6 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i6[15:8]: exact @name("indices");
+            hdr.indices.a6      : exact @name("indices");
         }
         actions = {
             lookup_set_a6_0();
@@ -2314,7 +2346,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b6") table lookup_lookup_b6 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i6[7:0] : exact @name("indices");
+            hdr.indices.b6      : exact @name("indices");
         }
         actions = {
             lookup_set_b6_0();
@@ -2329,7 +2361,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a7") table lookup_lookup_a7 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i7[15:8]: exact @name("indices");
+            hdr.indices.a7      : exact @name("indices");
         }
         actions = {
             lookup_set_a7_0();
@@ -2344,7 +2376,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b7") table lookup_lookup_b7 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i7[7:0] : exact @name("indices");
+            hdr.indices.b7      : exact @name("indices");
         }
         actions = {
             lookup_set_b7_0();
@@ -2359,7 +2391,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a8") table lookup_lookup_a8 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i8[15:8]: exact @name("indices");
+            hdr.indices.a8      : exact @name("indices");
         }
         actions = {
             lookup_set_a8_0();
@@ -2374,7 +2406,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b8") table lookup_lookup_b8 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i8[7:0] : exact @name("indices");
+            hdr.indices.b8      : exact @name("indices");
         }
         actions = {
             lookup_set_b8_0();
@@ -2389,7 +2421,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_a9") table lookup_lookup_a9 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i9[15:8]: exact @name("indices");
+            hdr.indices.a9      : exact @name("indices");
         }
         actions = {
             lookup_set_a9_0();
@@ -2404,7 +2436,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b9") table lookup_lookup_b9 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i9[7:0] : exact @name("indices");
+            hdr.indices.b9      : exact @name("indices");
         }
         actions = {
             lookup_set_b9_0();
@@ -2418,8 +2450,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a10") table lookup_lookup_a10 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i10[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a10     : exact @name("indices");
         }
         actions = {
             lookup_set_a10_0();
@@ -2434,7 +2466,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b10") table lookup_lookup_b10 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i10[7:0]: exact @name("indices");
+            hdr.indices.b10     : exact @name("indices");
         }
         actions = {
             lookup_set_b10_0();
@@ -2448,8 +2480,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a11") table lookup_lookup_a11 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i11[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a11     : exact @name("indices");
         }
         actions = {
             lookup_set_a11_0();
@@ -2464,7 +2496,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b11") table lookup_lookup_b11 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i11[7:0]: exact @name("indices");
+            hdr.indices.b11     : exact @name("indices");
         }
         actions = {
             lookup_set_b11_0();
@@ -2478,8 +2510,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a12") table lookup_lookup_a12 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i12[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a12     : exact @name("indices");
         }
         actions = {
             lookup_set_a12_0();
@@ -2494,7 +2526,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b12") table lookup_lookup_b12 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i12[7:0]: exact @name("indices");
+            hdr.indices.b12     : exact @name("indices");
         }
         actions = {
             lookup_set_b12_0();
@@ -2508,8 +2540,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a13") table lookup_lookup_a13 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i13[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a13     : exact @name("indices");
         }
         actions = {
             lookup_set_a13_0();
@@ -2524,7 +2556,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b13") table lookup_lookup_b13 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i13[7:0]: exact @name("indices");
+            hdr.indices.b13     : exact @name("indices");
         }
         actions = {
             lookup_set_b13_0();
@@ -2538,8 +2570,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a14") table lookup_lookup_a14 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i14[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a14     : exact @name("indices");
         }
         actions = {
             lookup_set_a14_0();
@@ -2554,7 +2586,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b14") table lookup_lookup_b14 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i14[7:0]: exact @name("indices");
+            hdr.indices.b14     : exact @name("indices");
         }
         actions = {
             lookup_set_b14_0();
@@ -2568,8 +2600,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a15") table lookup_lookup_a15 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i15[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a15     : exact @name("indices");
         }
         actions = {
             lookup_set_a15_0();
@@ -2584,7 +2616,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b15") table lookup_lookup_b15 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i15[7:0]: exact @name("indices");
+            hdr.indices.b15     : exact @name("indices");
         }
         actions = {
             lookup_set_b15_0();
@@ -2598,8 +2630,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a16") table lookup_lookup_a16 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i16[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a16     : exact @name("indices");
         }
         actions = {
             lookup_set_a16_0();
@@ -2614,7 +2646,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b16") table lookup_lookup_b16 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i16[7:0]: exact @name("indices");
+            hdr.indices.b16     : exact @name("indices");
         }
         actions = {
             lookup_set_b16_0();
@@ -2628,8 +2660,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a17") table lookup_lookup_a17 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i17[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a17     : exact @name("indices");
         }
         actions = {
             lookup_set_a17_0();
@@ -2644,7 +2676,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b17") table lookup_lookup_b17 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i17[7:0]: exact @name("indices");
+            hdr.indices.b17     : exact @name("indices");
         }
         actions = {
             lookup_set_b17_0();
@@ -2658,8 +2690,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a18") table lookup_lookup_a18 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i18[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a18     : exact @name("indices");
         }
         actions = {
             lookup_set_a18_0();
@@ -2674,7 +2706,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b18") table lookup_lookup_b18 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i18[7:0]: exact @name("indices");
+            hdr.indices.b18     : exact @name("indices");
         }
         actions = {
             lookup_set_b18_0();
@@ -2688,8 +2720,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a19") table lookup_lookup_a19 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i19[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a19     : exact @name("indices");
         }
         actions = {
             lookup_set_a19_0();
@@ -2704,7 +2736,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b19") table lookup_lookup_b19 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i19[7:0]: exact @name("indices");
+            hdr.indices.b19     : exact @name("indices");
         }
         actions = {
             lookup_set_b19_0();
@@ -2718,8 +2750,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a20") table lookup_lookup_a20 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i20[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a20     : exact @name("indices");
         }
         actions = {
             lookup_set_a20_0();
@@ -2734,7 +2766,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b20") table lookup_lookup_b20 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i20[7:0]: exact @name("indices");
+            hdr.indices.b20     : exact @name("indices");
         }
         actions = {
             lookup_set_b20_0();
@@ -2748,8 +2780,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a21") table lookup_lookup_a21 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i21[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a21     : exact @name("indices");
         }
         actions = {
             lookup_set_a21_0();
@@ -2764,7 +2796,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b21") table lookup_lookup_b21 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i21[7:0]: exact @name("indices");
+            hdr.indices.b21     : exact @name("indices");
         }
         actions = {
             lookup_set_b21_0();
@@ -2778,8 +2810,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a22") table lookup_lookup_a22 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i22[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a22     : exact @name("indices");
         }
         actions = {
             lookup_set_a22_0();
@@ -2794,7 +2826,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b22") table lookup_lookup_b22 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i22[7:0]: exact @name("indices");
+            hdr.indices.b22     : exact @name("indices");
         }
         actions = {
             lookup_set_b22_0();
@@ -2808,8 +2840,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a23") table lookup_lookup_a23 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i23[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a23     : exact @name("indices");
         }
         actions = {
             lookup_set_a23_0();
@@ -2824,7 +2856,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b23") table lookup_lookup_b23 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i23[7:0]: exact @name("indices");
+            hdr.indices.b23     : exact @name("indices");
         }
         actions = {
             lookup_set_b23_0();
@@ -2838,8 +2870,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a24") table lookup_lookup_a24 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i24[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a24     : exact @name("indices");
         }
         actions = {
             lookup_set_a24_0();
@@ -2854,7 +2886,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b24") table lookup_lookup_b24 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i24[7:0]: exact @name("indices");
+            hdr.indices.b24     : exact @name("indices");
         }
         actions = {
             lookup_set_b24_0();
@@ -2868,8 +2900,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a25") table lookup_lookup_a25 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i25[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a25     : exact @name("indices");
         }
         actions = {
             lookup_set_a25_0();
@@ -2884,7 +2916,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b25") table lookup_lookup_b25 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i25[7:0]: exact @name("indices");
+            hdr.indices.b25     : exact @name("indices");
         }
         actions = {
             lookup_set_b25_0();
@@ -2898,8 +2930,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a26") table lookup_lookup_a26 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i26[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a26     : exact @name("indices");
         }
         actions = {
             lookup_set_a26_0();
@@ -2914,7 +2946,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b26") table lookup_lookup_b26 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i26[7:0]: exact @name("indices");
+            hdr.indices.b26     : exact @name("indices");
         }
         actions = {
             lookup_set_b26_0();
@@ -2928,8 +2960,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a27") table lookup_lookup_a27 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i27[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a27     : exact @name("indices");
         }
         actions = {
             lookup_set_a27_0();
@@ -2944,7 +2976,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b27") table lookup_lookup_b27 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i27[7:0]: exact @name("indices");
+            hdr.indices.b27     : exact @name("indices");
         }
         actions = {
             lookup_set_b27_0();
@@ -2958,8 +2990,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a28") table lookup_lookup_a28 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i28[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a28     : exact @name("indices");
         }
         actions = {
             lookup_set_a28_0();
@@ -2974,7 +3006,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b28") table lookup_lookup_b28 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i28[7:0]: exact @name("indices");
+            hdr.indices.b28     : exact @name("indices");
         }
         actions = {
             lookup_set_b28_0();
@@ -2988,8 +3020,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a29") table lookup_lookup_a29 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i29[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a29     : exact @name("indices");
         }
         actions = {
             lookup_set_a29_0();
@@ -3004,7 +3036,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b29") table lookup_lookup_b29 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i29[7:0]: exact @name("indices");
+            hdr.indices.b29     : exact @name("indices");
         }
         actions = {
             lookup_set_b29_0();
@@ -3018,8 +3050,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a30") table lookup_lookup_a30 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i30[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a30     : exact @name("indices");
         }
         actions = {
             lookup_set_a30_0();
@@ -3034,7 +3066,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b30") table lookup_lookup_b30 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i30[7:0]: exact @name("indices");
+            hdr.indices.b30     : exact @name("indices");
         }
         actions = {
             lookup_set_b30_0();
@@ -3048,8 +3080,8 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     }
     @name("Egress.lookup.lookup_a31") table lookup_lookup_a31 {
         key = {
-            hdr.trip.lookup[2:0] : exact @name("lookup");
-            hdr.indices.i31[15:8]: exact @name("indices");
+            hdr.trip.lookup[2:0]: exact @name("lookup");
+            hdr.indices.a31     : exact @name("indices");
         }
         actions = {
             lookup_set_a31_0();
@@ -3064,7 +3096,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
     @name("Egress.lookup.lookup_b31") table lookup_lookup_b31 {
         key = {
             hdr.trip.lookup[2:0]: exact @name("lookup");
-            hdr.indices.i31[7:0]: exact @name("indices");
+            hdr.indices.b31     : exact @name("indices");
         }
         actions = {
             lookup_set_b31_0();
@@ -3613,13 +3645,13 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 8;
         const default_action = NoAction_83();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open0_0();
-            (8w1, false, 2w2, default, 16w0) : words_read0_0();
-            (8w1, false, 2w2, 1w0, default) : words_add0_0();
-            (8w2, default, 2w2, default, 16w0) : words_read0_0();
-            (8w1, true, 2w1, default, default) : words_open0_0();
-            (8w1, true, 2w2, default, 16w0) : words_read0_0();
-            (8w1, true, 2w2, 1w0, default) : words_max0_0();
+            (8w2, false, 2w1, default, default) : words_open0_0();
+            (8w2, false, 2w2, default, 16w0) : words_read0_0();
+            (8w2, false, 2w2, 1w0, default) : words_add0_0();
+            (8w1, default, 2w2, default, 16w0) : words_read0_0();
+            (8w2, true, 2w1, default, default) : words_open0_0();
+            (8w2, true, 2w2, default, 16w0) : words_read0_0();
+            (8w2, true, 2w2, 1w0, default) : words_max0_0();
         }
     }
     @name("Egress.words.words2") table words_words2 {
@@ -3639,13 +3671,13 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 8;
         const default_action = NoAction_84();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open2_0();
-            (8w1, false, 2w2, default, 16w0) : words_read2_0();
-            (8w1, false, 2w2, 1w0, default) : words_add2_0();
-            (8w2, default, 2w2, default, 16w0) : words_read2_0();
-            (8w1, true, 2w1, default, default) : words_open2_0();
-            (8w1, true, 2w2, default, 16w0) : words_read2_0();
-            (8w1, true, 2w2, 1w0, default) : words_read2_0();
+            (8w2, false, 2w1, default, default) : words_open2_0();
+            (8w2, false, 2w2, default, 16w0) : words_read2_0();
+            (8w2, false, 2w2, 1w0, default) : words_add2_0();
+            (8w1, default, 2w2, default, 16w0) : words_read2_0();
+            (8w2, true, 2w1, default, default) : words_open2_0();
+            (8w2, true, 2w2, default, 16w0) : words_read2_0();
+            (8w2, true, 2w2, 1w0, default) : words_read2_0();
         }
     }
     @name("Egress.words.words4") table words_words4 {
@@ -3665,10 +3697,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_85();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open4_0();
-            (8w1, false, 2w2, default, 16w0) : words_read4_0();
-            (8w1, false, 2w2, 1w0, default) : words_add4_0();
-            (8w2, default, 2w2, default, 16w0) : words_read4_0();
+            (8w2, false, 2w1, default, default) : words_open4_0();
+            (8w2, false, 2w2, default, 16w0) : words_read4_0();
+            (8w2, false, 2w2, 1w0, default) : words_add4_0();
+            (8w1, default, 2w2, default, 16w0) : words_read4_0();
         }
     }
     @name("Egress.words.words6") table words_words6 {
@@ -3688,10 +3720,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_86();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open6_0();
-            (8w1, false, 2w2, default, 16w0) : words_read6_0();
-            (8w1, false, 2w2, 1w0, default) : words_add6_0();
-            (8w2, default, 2w2, default, 16w0) : words_read6_0();
+            (8w2, false, 2w1, default, default) : words_open6_0();
+            (8w2, false, 2w2, default, 16w0) : words_read6_0();
+            (8w2, false, 2w2, 1w0, default) : words_add6_0();
+            (8w1, default, 2w2, default, 16w0) : words_read6_0();
         }
     }
     @name("Egress.words.words8") table words_words8 {
@@ -3711,10 +3743,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_87();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open8_0();
-            (8w1, false, 2w2, default, 16w0) : words_read8_0();
-            (8w1, false, 2w2, 1w0, default) : words_add8_0();
-            (8w2, default, 2w2, default, 16w0) : words_read8_0();
+            (8w2, false, 2w1, default, default) : words_open8_0();
+            (8w2, false, 2w2, default, 16w0) : words_read8_0();
+            (8w2, false, 2w2, 1w0, default) : words_add8_0();
+            (8w1, default, 2w2, default, 16w0) : words_read8_0();
         }
     }
     @name("Egress.words.words10") table words_words10 {
@@ -3734,10 +3766,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_88();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open10_0();
-            (8w1, false, 2w2, default, 16w0) : words_read10_0();
-            (8w1, false, 2w2, 1w0, default) : words_add10_0();
-            (8w2, default, 2w2, default, 16w0) : words_read10_0();
+            (8w2, false, 2w1, default, default) : words_open10_0();
+            (8w2, false, 2w2, default, 16w0) : words_read10_0();
+            (8w2, false, 2w2, 1w0, default) : words_add10_0();
+            (8w1, default, 2w2, default, 16w0) : words_read10_0();
         }
     }
     @name("Egress.words.words12") table words_words12 {
@@ -3757,10 +3789,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_89();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open12_0();
-            (8w1, false, 2w2, default, 16w0) : words_read12_0();
-            (8w1, false, 2w2, 1w0, default) : words_add12_0();
-            (8w2, default, 2w2, default, 16w0) : words_read12_0();
+            (8w2, false, 2w1, default, default) : words_open12_0();
+            (8w2, false, 2w2, default, 16w0) : words_read12_0();
+            (8w2, false, 2w2, 1w0, default) : words_add12_0();
+            (8w1, default, 2w2, default, 16w0) : words_read12_0();
         }
     }
     @name("Egress.words.words14") table words_words14 {
@@ -3780,10 +3812,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_90();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open14_0();
-            (8w1, false, 2w2, default, 16w0) : words_read14_0();
-            (8w1, false, 2w2, 1w0, default) : words_add14_0();
-            (8w2, default, 2w2, default, 16w0) : words_read14_0();
+            (8w2, false, 2w1, default, default) : words_open14_0();
+            (8w2, false, 2w2, default, 16w0) : words_read14_0();
+            (8w2, false, 2w2, 1w0, default) : words_add14_0();
+            (8w1, default, 2w2, default, 16w0) : words_read14_0();
         }
     }
     @name("Egress.words.words16") table words_words16 {
@@ -3803,10 +3835,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_91();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open16_0();
-            (8w1, false, 2w2, default, 16w0) : words_read16_0();
-            (8w1, false, 2w2, 1w0, default) : words_add16_0();
-            (8w2, default, 2w2, default, 16w0) : words_read16_0();
+            (8w2, false, 2w1, default, default) : words_open16_0();
+            (8w2, false, 2w2, default, 16w0) : words_read16_0();
+            (8w2, false, 2w2, 1w0, default) : words_add16_0();
+            (8w1, default, 2w2, default, 16w0) : words_read16_0();
         }
     }
     @name("Egress.words.words18") table words_words18 {
@@ -3826,10 +3858,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_92();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open18_0();
-            (8w1, false, 2w2, default, 16w0) : words_read18_0();
-            (8w1, false, 2w2, 1w0, default) : words_add18_0();
-            (8w2, default, 2w2, default, 16w0) : words_read18_0();
+            (8w2, false, 2w1, default, default) : words_open18_0();
+            (8w2, false, 2w2, default, 16w0) : words_read18_0();
+            (8w2, false, 2w2, 1w0, default) : words_add18_0();
+            (8w1, default, 2w2, default, 16w0) : words_read18_0();
         }
     }
     @name("Egress.words.words20") table words_words20 {
@@ -3849,10 +3881,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_93();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open20_0();
-            (8w1, false, 2w2, default, 16w0) : words_read20_0();
-            (8w1, false, 2w2, 1w0, default) : words_add20_0();
-            (8w2, default, 2w2, default, 16w0) : words_read20_0();
+            (8w2, false, 2w1, default, default) : words_open20_0();
+            (8w2, false, 2w2, default, 16w0) : words_read20_0();
+            (8w2, false, 2w2, 1w0, default) : words_add20_0();
+            (8w1, default, 2w2, default, 16w0) : words_read20_0();
         }
     }
     @name("Egress.words.words22") table words_words22 {
@@ -3872,10 +3904,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_94();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open22_0();
-            (8w1, false, 2w2, default, 16w0) : words_read22_0();
-            (8w1, false, 2w2, 1w0, default) : words_add22_0();
-            (8w2, default, 2w2, default, 16w0) : words_read22_0();
+            (8w2, false, 2w1, default, default) : words_open22_0();
+            (8w2, false, 2w2, default, 16w0) : words_read22_0();
+            (8w2, false, 2w2, 1w0, default) : words_add22_0();
+            (8w1, default, 2w2, default, 16w0) : words_read22_0();
         }
     }
     @name("Egress.words.words24") table words_words24 {
@@ -3895,10 +3927,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_95();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open24_0();
-            (8w1, false, 2w2, default, 16w0) : words_read24_0();
-            (8w1, false, 2w2, 1w0, default) : words_add24_0();
-            (8w2, default, 2w2, default, 16w0) : words_read24_0();
+            (8w2, false, 2w1, default, default) : words_open24_0();
+            (8w2, false, 2w2, default, 16w0) : words_read24_0();
+            (8w2, false, 2w2, 1w0, default) : words_add24_0();
+            (8w1, default, 2w2, default, 16w0) : words_read24_0();
         }
     }
     @name("Egress.words.words26") table words_words26 {
@@ -3918,10 +3950,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_96();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open26_0();
-            (8w1, false, 2w2, default, 16w0) : words_read26_0();
-            (8w1, false, 2w2, 1w0, default) : words_add26_0();
-            (8w2, default, 2w2, default, 16w0) : words_read26_0();
+            (8w2, false, 2w1, default, default) : words_open26_0();
+            (8w2, false, 2w2, default, 16w0) : words_read26_0();
+            (8w2, false, 2w2, 1w0, default) : words_add26_0();
+            (8w1, default, 2w2, default, 16w0) : words_read26_0();
         }
     }
     @name("Egress.words.words28") table words_words28 {
@@ -3941,10 +3973,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_97();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open28_0();
-            (8w1, false, 2w2, default, 16w0) : words_read28_0();
-            (8w1, false, 2w2, 1w0, default) : words_add28_0();
-            (8w2, default, 2w2, default, 16w0) : words_read28_0();
+            (8w2, false, 2w1, default, default) : words_open28_0();
+            (8w2, false, 2w2, default, 16w0) : words_read28_0();
+            (8w2, false, 2w2, 1w0, default) : words_add28_0();
+            (8w1, default, 2w2, default, 16w0) : words_read28_0();
         }
     }
     @name("Egress.words.words30") table words_words30 {
@@ -3964,10 +3996,10 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         size = 4;
         const default_action = NoAction_98();
         const entries = {
-            (8w1, false, 2w1, default, default) : words_open30_0();
-            (8w1, false, 2w2, default, 16w0) : words_read30_0();
-            (8w1, false, 2w2, 1w0, default) : words_add30_0();
-            (8w2, default, 2w2, default, 16w0) : words_read30_0();
+            (8w2, false, 2w1, default, default) : words_open30_0();
+            (8w2, false, 2w2, default, 16w0) : words_read30_0();
+            (8w2, false, 2w2, 1w0, default) : words_add30_0();
+            (8w1, default, 2w2, default, 16w0) : words_read30_0();
         }
     }
     @name("Egress.events") Counter<bit<32>, bit<14>>(32w16384, CounterType_t.PACKETS) events_0;
@@ -4008,14 +4040,14 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
         hdr.indices.setInvalid();
     }
     @name("Egress.first_collected") action first_collected() {
-        hdr.trip.what = 8w2;
+        hdr.trip.what = 8w1;
         hdr.trip.number = 8w6;
         hdr.first.setValid();
         hdr.more.setValid();
         hdr.indices.setInvalid();
     }
     @name("Egress.first_half_collected") action first_half_collected() {
-        hdr.trip.what = 8w2;
+        hdr.trip.what = 8w1;
         hdr.trip.number = 8w2;
         hdr.first.setValid();
         hdr.more.setValid();
@@ -4114,22 +4146,22 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             (default, default, default, default, default, default, default, default, 1w1) : nothing();
             (default, false, default, 1w1, default, default, default, default, default) : straggler_0();
             (default, true, default, 1w1, default, default, default, default, default) : norm_straggler();
-            (8w1, true, default, default, 1w1, default, default, default, default) : mismatch();
-            (8w1, true, default, default, default, 8w1, 8w1, default, default) : norm_result();
-            (8w1, true, default, default, default, 8w1, default, default, default) : norm_again();
-            (8w1, true, default, default, default, default, default, 8w1 &&& 8w1, default) : norm_nudge();
-            (8w1, true, default, default, default, default, default, default, default) : nothing();
-            (8w1, false, 8w7, default, default, 8w1, default, default, default) : first_collected();
-            (8w1, false, 8w7, default, default, default, default, 8w1 &&& 8w1, default) : nudge_0();
-            (8w1, false, 8w7, default, default, default, default, default, default) : nothing();
-            (8w1, false, 8w3, default, default, 8w1, default, 8w4 &&& 8w4, default) : first_half_collected();
-            (8w1, false, 8w3, default, default, default, default, 8w5 &&& 8w5, default) : nudge_0();
-            (8w1, false, 8w3, default, default, default, default, 8w4 &&& 8w4, default) : nothing();
-            (8w1, false, default, default, default, default, default, default, default) : next_pass();
-            (8w2, default, 8w0, default, default, 8w1, 8w1, default, default) : result_0();
-            (8w2, default, 8w0, default, default, 8w1, default, default, default) : result_again();
-            (8w2, default, default, default, default, 8w1, default, default, default) : next_collected();
-            (8w2, default, default, default, default, default, default, 8w1 &&& 8w1, default) : nudge_0();
+            (8w2, true, default, default, 1w1, default, default, default, default) : mismatch();
+            (8w2, true, default, default, default, 8w1, 8w1, default, default) : norm_result();
+            (8w2, true, default, default, default, 8w1, default, default, default) : norm_again();
+            (8w2, true, default, default, default, default, default, 8w1 &&& 8w1, default) : norm_nudge();
+            (8w2, true, default, default, default, default, default, default, default) : nothing();
+            (8w2, false, 8w7, default, default, 8w1, default, default, default) : first_collected();
+            (8w2, false, 8w7, default, default, default, default, 8w1 &&& 8w1, default) : nudge_0();
+            (8w2, false, 8w7, default, default, default, default, default, default) : nothing();
+            (8w2, false, 8w3, default, default, 8w1, default, 8w4 &&& 8w4, default) : first_half_collected();
+            (8w2, false, 8w3, default, default, default, default, 8w5 &&& 8w5, default) : nudge_0();
+            (8w2, false, 8w3, default, default, default, default, 8w4 &&& 8w4, default) : nothing();
+            (8w2, false, default, default, default, default, default, default, default) : next_pass();
+            (8w1, default, 8w0, default, default, 8w1, 8w1, default, default) : result_0();
+            (8w1, default, 8w0, default, default, 8w1, default, default, default) : result_again();
+            (8w1, default, default, default, default, 8w1, default, default, default) : next_collected();
+            (8w1, default, default, default, default, default, default, 8w1 &&& 8w1, default) : nudge_0();
         }
     }
     apply {
@@ -4152,14 +4184,14 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             meta.differs = 1w1;
             }
             }
-            if (hdr.trip.what == 8w1 && meta.differs == 1w0) {
+            if (hdr.trip.what == 8w2 && meta.differs == 1w0) {
             if (meta.age == 2w1) {
             cells_open_seen.execute(hdr.trip.cell);
             } else if (meta.age == 2w2) {
             meta.old_low = cells_join_seen.execute(hdr.trip.cell, meta.old_high);
             }
             }
-            if (hdr.trip.what == 8w1) {
+            if (hdr.trip.what == 8w2) {
             hdr.trip.seen_low = hdr.trip.seen_low & meta.old_low;
             hdr.trip.seen_high = hdr.trip.seen_high & meta.old_high;
             }
@@ -4250,7 +4282,7 @@ control Egress(inout egress_headers_t hdr, inout egress_t meta, in egress_intrin
             words_words26.apply();
             words_words28.apply();
             words_words30.apply();
-            if (hdr.trip.what == 8w1 && (hdr.tag.isValid() || hdr.trip.number == 8w0)) {
+            if (hdr.trip.what == 8w2 && (hdr.tag.isValid() || hdr.trip.number == 8w0)) {
             events_0.count(meta.event_index[13:0]);
             }
             hdr.trip.complete = hdr.trip.complete & meta.complete;

@@ -11,7 +11,7 @@ const MISTAKES: [(&str, &str); 29] = [
     ("value.second != hdr.trip.epoch || (int", "false || (int"),
     // Workers: two that are one, one that is added twice, one that is not counted.
     ("8w1 : membership_set_me_0(32w2, ", "8w1 : membership_set_me_0(32w1, "),
-    ("(8w1, 2w2, 1w0, 8w2, 32w4 &&& 32w4, default) : cells_see_again_0();", ""),
+    ("(8w2, 2w2, 1w0, 8w2, 32w4 &&& 32w4, default) : cells_see_again_0();", ""),
     ("value.missing = value.missing |-| 16w1;", "value.missing = value.missing |-| 16w0;"),
     ("value.first = value.first | hdr.trip.me_low;", "value.first = hdr.trip.me_low;"),
     // Words: one that is not added, not looked up, in the wrong half, not kept; the maximum.
@@ -20,7 +20,7 @@ const MISTAKES: [(&str, &str); 29] = [
     ("hdr.more.w12[31:16] = ", "hdr.more.w12[15:0] = "),
     ("max<bit<32>>(value.first, hdr.first.w0)", "hdr.first.w0"),
     // Answers.
-    ("(8w1, false, 8w7, default, default, 8w1, default, default, default) : first_collected();", ""),
+    ("(8w2, false, 8w7, default, default, 8w1, default, default, default) : first_collected();", ""),
     ("8w4 &&& 8w4, default) : first_half_collected();", "8w4 &&& 8w4, default) : first_collected();"),
     ("hdr.trip.completes = hdr.trip.completes | meta.completes;", "hdr.trip.completes = meta.completes;"),
     ("(true, 8w8, true, default, default, default, default, default) : answers_out_mismatch_0();", ""),
@@ -29,11 +29,11 @@ const MISTAKES: [(&str, &str); 29] = [
     // complete; a result that no queue may mark.
     ("hdr.thc.kind = 8w0x16;\n        hdr.thc.flags = 8w0;", "hdr.thc.kind = 8w0x16;"),
     ("value = 8w4;", "value = 8w0;"),
-    ("(8w1, 8w0, 2w2, 1w0, default, 8w16 &&& 8w16)", "(8w1, 8w0, 2w2, default, default, 8w16 &&& 8w16)"),
-    ("(8w1, 8w0, 2w2, default, 16w0, default) : cells_look_at_mark_0();", ""),
+    ("(8w2, 8w0, 2w2, 1w0, default, 8w16 &&& 8w16)", "(8w2, 8w0, 2w2, default, default, 8w16 &&& 8w16)"),
+    ("(8w2, 8w0, 2w2, default, 16w0, default) : cells_look_at_mark_0();", ""),
     (
-        "(8w1, 8w0, 2w1, default, default, default) : cells_unmarked_0();",
-        "(8w1, 8w0, 2w1, default, default, default) : cells_look_at_mark_0();",
+        "(8w2, 8w0, 2w1, default, default, default) : cells_unmarked_0();",
+        "(8w2, 8w0, 2w1, default, default, default) : cells_look_at_mark_0();",
     ),
     ("result_to_members_0(8w2, ", "result_to_members_0(8w0, "),
     // Queues of the chip that mark: at another length, in place of what a host has said, never.

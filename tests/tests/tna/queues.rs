@@ -10,7 +10,7 @@ use thc_tests::traffic::loss;
 /// Where a packet between two passes has its header of P1: behind trip_h.
 const HEADER: std::ops::Range<usize> = 40..60;
 /// What it asks for, and of which pass.
-const COLLECT: u8 = 2;
+const COLLECT: u8 = 1;
 const SECOND: u8 = 1;
 /// As many queues as a port has passes at most, those that collect and the norms' among them.
 const QUEUES: u8 = 32;
