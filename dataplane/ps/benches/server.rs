@@ -3,8 +3,8 @@
 //!
 //! The figure is the processor time of the server's thread, so what else runs on the machine does not count; on the loopback interface
 //! it has the kernel's work for the receivers of RESULTs in it. Beside it stands the same aggregator with packets from memory, whose answers
-//! nobody sends, and copying eight RESULTs to memory, an eighth of which falls to each DATA packet. All RESULTs of each turn are
-//! checked at each worker, sums and headers.
+//! nobody sends, the system calls with nothing checked or added, and copying eight RESULTs to memory, an eighth of which falls to each
+//! DATA packet. All RESULTs of each turn are checked at each worker, sums and headers.
 //!
 //! Results go to `bench/server.json` in the target directory. Without `--bench` there are a few turns and nothing is written.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
@@ -81,6 +81,7 @@ fn open() -> UdpIo {
 struct Sockets {
     io: UdpIo,
     workers: Vec<UdpIo>,
+    addresses: Vec<Peer>,
     batch: TxBatch,
     server: AtPort,
 }
@@ -88,9 +89,10 @@ struct Sockets {
 impl Sockets {
     fn new() -> Sockets {
         let workers: Vec<UdpIo> = (0..WORKERS).map(|_| open()).collect();
-        let addresses: Vec<_> = workers.iter().map(|io| Endpoint::udp(io.local())).collect();
-        let server = AtPort { aggregator: aggregator(Form::USUAL, SLOTS, &addresses), handled: 0 };
-        Sockets { io: open(), workers, batch: TxBatch::new(), server }
+        let addresses: Vec<_> = workers.iter().map(UdpIo::local).collect();
+        let endpoints: Vec<_> = addresses.iter().map(|&address| Endpoint::udp(address)).collect();
+        let server = AtPort { aggregator: aggregator(Form::USUAL, SLOTS, &endpoints), handled: 0 };
+        Sockets { io: open(), workers, addresses, batch: TxBatch::new(), server }
     }
 
     /// Nanoseconds of the server for a turn.
@@ -114,6 +116,34 @@ impl Sockets {
         assert_eq!(self.server.handled - before, PACKETS as usize);
         for worker in &mut self.workers {
             check(worker, to, turn);
+        }
+        took
+    }
+
+    /// Nanoseconds of a turn's system calls alone: the runs of DATA received and each worker's run of RESULTs sent.
+    fn bare_turn(&mut self, turn: u32, results: &[u8]) -> f64 {
+        let to = self.io.local();
+        for (number, worker) in (0..).zip(&mut self.workers) {
+            worker.send_run(to, &packets(number, turn), DATA).unwrap();
+        }
+        let began = thread_time();
+        let mut got = 0;
+        while got < PACKETS as usize {
+            let (burst, runs) = self.io.recv_all_runs().unwrap();
+            runs.for_each(|run| assert_eq!(run.segment, DATA));
+            got += burst;
+            assert!(burst > 0 || self.io.wait(HANG).unwrap(), "{got} packets came");
+        }
+        self.io.send_run_to_all(&self.addresses, results, HEADER_LEN + RESULT_LEN, 0).unwrap();
+        let took = (thread_time() - began).as_nanos() as f64;
+        for worker in &mut self.workers {
+            let mut got = 0;
+            while got < usize::from(BLOCK) {
+                assert!(worker.wait(HANG).unwrap(), "{got} packets came");
+                got += worker
+                    .recv_burst(&mut |_, packet| assert_eq!(packet.len(), HEADER_LEN + RESULT_LEN))
+                    .unwrap();
+            }
         }
         took
     }
@@ -181,22 +211,24 @@ fn main() {
     let (mut sockets, mut memory) = (Sockets::new(), Memory::new());
     let results = vec![1; usize::from(BLOCK) * (HEADER_LEN + RESULT_LEN)];
     let mut copies = vec![0; results.len() * usize::from(WORKERS)];
-    let mut took = [const { Vec::new() }; 3];
+    let mut took = [const { Vec::new() }; 4];
     for turn in 0..turns {
-        let now = [sockets.turn(turn), memory.turn(turn), copy(&results, &mut copies)];
+        let bare = sockets.bare_turn(turn, &results);
+        let now = [sockets.turn(turn), bare, memory.turn(turn), copy(&results, &mut copies)];
         // The first ones touch memory for the first time.
         if turn >= 20 || !measure {
             took.iter_mut().zip(now).for_each(|(all, now)| all.push(now / PACKETS));
         }
     }
-    let [udp, alone, copied] = took.map(median);
+    let [udp, bare, alone, copied] = took.map(median);
     let detail = format!(
-        "a DATA packet over kernel UDP, its eighth of sending a RESULT to {WORKERS} workers included: {udp:.0} ns; checked and added alone \
-         {alone:.0}; copying RESULTs alone {copied:.0}"
+        "a DATA packet over kernel UDP, its eighth of sending a RESULT to {WORKERS} workers included: {udp:.0} ns; its system calls \
+         alone {bare:.0}; checked and added alone {alone:.0}; copying RESULTs alone {copied:.0}"
     );
     println!("{detail}");
     if measure {
-        let nanoseconds = serde_json::json!({ "udp": udp, "aggregate": alone, "copies": copied });
+        let nanoseconds =
+            serde_json::json!({ "udp": udp, "system_calls": bare, "aggregate": alone, "copies": copied });
         let results = serde_json::json!([
             {
                 "name": "server: a DATA packet over kernel UDP with 8 workers, over 150 ns",

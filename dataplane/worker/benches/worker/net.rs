@@ -164,6 +164,48 @@ impl Net {
     }
 }
 
+/// Runs that a worker sends before it waits, half of its slots.
+const AHEAD: usize = SLOTS as usize / 2 / RUN;
+
+/// The system calls of a worker alone: runs of DATA sent, runs of RESULTs received, over kernel UDP.
+pub struct Bare {
+    worker: UdpIo,
+    server: UdpIo,
+    data: Vec<u8>,
+    results: Vec<u8>,
+}
+
+impl Bare {
+    pub fn new(data: usize, result: usize) -> Bare {
+        Bare { worker: open(), server: open(), data: vec![1; RUN * data], results: vec![2; RUN * result] }
+    }
+
+    /// Nanoseconds of the worker for each pair, of as many as `pairs` or a few more.
+    pub fn turn(&mut self, pairs: usize) -> f64 {
+        let Bare { worker, server, data, results } = self;
+        let (mut took, mut done) = (Duration::ZERO, 0);
+        while done < pairs {
+            let began = thread_time();
+            (0..AHEAD).for_each(|_| worker.send_run(server.local(), data, data.len() / RUN).unwrap());
+            took += thread_time() - began;
+            let mut got = 0;
+            while got < AHEAD * RUN {
+                got += server.recv_all_runs().unwrap().0;
+            }
+            for _ in 0..AHEAD {
+                server.send_run(worker.local(), results, results.len() / RUN).unwrap();
+            }
+            let (began, mut got) = (thread_time(), 0);
+            while got < AHEAD * RUN {
+                got += worker.recv_runs(&mut |run| assert_eq!(run.segment, results.len() / RUN)).unwrap();
+            }
+            took += thread_time() - began;
+            done += got;
+        }
+        took.as_nanos() as f64 / done as f64
+    }
+}
+
 impl RetainedTx for Net {}
 
 impl PacketIo for Net {
