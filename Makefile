@@ -170,7 +170,8 @@ p4-front: # Compile the programs for Tofino and Tofino 2 with the front end alon
 P4_CHIP = cd p4 && p4c-barefoot --std p4-16 --target $(1) --arch $(2) -D__TARGET_TOFINO__=$(3) -g --verbose --p4runtime-force-std-externs \
     --p4runtime-files build/tofino/$(1).p4info.txtpb --bf-rt-schema "$(TOFINO_OUT)/$(1)/bfrt.json" -o "$(TOFINO_OUT)/$(1)" tna/thc.p4 && \
     bfas --target $(1) -o "$(TOFINO_OUT)/$(1)/assembled" "$(TOFINO_OUT)/$(1)"/pipe/*.bfa && mkdir -p build/tofino/$(1) && \
-    cp "$(TOFINO_OUT)/$(1)/assembled/$(1).bin" build/tofino/$(1)/tofino.bin && cp "$(TOFINO_OUT)/$(1)/bfrt.json" build/tofino/$(1)/ && \
+    cp "$(TOFINO_OUT)/$(1)/assembled/$(1).bin" build/tofino/$(1)/tofino.bin && \
+    gzip -9n <"$(TOFINO_OUT)/$(1)/bfrt.json" >build/tofino/$(1)/bfrt.json.gz && \
     gzip -9n <"$(TOFINO_OUT)/$(1)/assembled/context.json" >build/tofino/$(1)/context.json.gz
 
 p4-tofino: p4-front # Compile and assemble for Tofino and Tofino 2, in minutes, and keep the programs and the compiler's report on the fit

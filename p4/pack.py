@@ -44,8 +44,8 @@ if __name__ == "__main__":
     _, server, chip, file = sys.argv
     folder = pathlib.Path(__file__).parent / "build/tofino" / chip
     try:
-        binary, context, schema = ((folder / name).read_bytes() for name in ("tofino.bin", "context.json.gz", "bfrt.json"))
-        pathlib.Path(file).write_bytes(SERVERS[server](binary, gzip.decompress(context), schema))
+        binary, context, schema = ((folder / name).read_bytes() for name in ("tofino.bin", "context.json.gz", "bfrt.json.gz"))
+        pathlib.Path(file).write_bytes(SERVERS[server](binary, gzip.decompress(context), gzip.decompress(schema)))
     except FileNotFoundError as error:
         sys.exit(f"pack.py: there is no {error.filename}: `make p4`, with p4c-barefoot and bfas on the PATH, makes the program of a chip")
     except OSError as error:

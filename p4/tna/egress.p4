@@ -1,9 +1,10 @@
-// One pass over a cell; or, for an answer on its way to a member, the member's own addresses.
-// No parser extracts indices and words of a packet both, so the compiler would put them into the same containers, and a word
-// that is looked up would overwrite indices that are not looked up yet.
+// The compiler lets fields share containers that no parser extracts together, as indices and words. A lookup writes a word while
+// indices wait for theirs.
 #define TEXT(x) #x
 #define NO_OVERLAY(n) @pa_no_overlay("egress", TEXT(hdr.indices.a##n)) @pa_no_overlay("egress", TEXT(hdr.indices.b##n))
 #define NO_OVERLAY_PAIR(s, a, b) NO_OVERLAY(a) NO_OVERLAY(b)
+
+// One pass over a cell; or, for an answer on its way to a member, the member's own addresses.
 FIRST_PAIRS(NO_OVERLAY_PAIR)
 MORE_PAIRS(NO_OVERLAY_PAIR)
 control Egress(

@@ -105,8 +105,8 @@ header more_h {
 #endif
 }
 
-// The indices of one pass: two bytes for each word of lanes. A byte each, for a server may take a slice of a field as
-// a key at its place in the field or at bit 0: open P4 Studio's driver takes one, its P4Runtime server the other.
+// The indices of one pass: two bytes for each word of lanes. Each is a field, because a key may not be a slice above bit 0:
+// the P4Runtime server of open P4 Studio writes it from bit 0, and its driver reads it at its place in the field.
 header index_h {
     bit<8> a0; bit<8> b0; bit<8> a1; bit<8> b1; bit<8> a2; bit<8> b2; bit<8> a3; bit<8> b3;
     bit<8> a4; bit<8> b4; bit<8> a5; bit<8> b5; bit<8> a6; bit<8> b6; bit<8> a7; bit<8> b7;

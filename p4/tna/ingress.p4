@@ -96,7 +96,7 @@ control Ingress(
     table passes {
         key = {
             hdr.trip.number: exact @name("pass");
-            // TRIP_COLLECT, not TRIP_ADD.
+            // 1 for TRIP_COLLECT, 0 for TRIP_ADD.
             hdr.trip.what[0:0]: exact @name("collect");
         }
         actions = { set_pass; @defaultonly no_pass; }

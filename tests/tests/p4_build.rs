@@ -102,6 +102,35 @@ fn the_page_has_the_report() {
     );
 }
 
+/// Lookups write words while indices wait for theirs, and passes keep words whose headers are not valid: neither may share a
+/// container with anything else, which the interpreter does not see.
+#[test]
+fn indices_and_words_have_containers_of_their_own() {
+    for chip in ["tofino", "tofino2"] {
+        let file = p4().join(format!("build/tofino/{chip}/context.json.gz"));
+        let context = Command::new("gzip").arg("-dc").arg(&file).output().unwrap();
+        let context: Value = serde_json::from_slice(&context.stdout).unwrap();
+        let mut own = BTreeSet::new();
+        let stages = context["phv_allocation"].as_array().unwrap();
+        for container in stages.iter().flat_map(|stage| stage["egress"].as_array().unwrap()) {
+            let records = container["records"].as_array().unwrap().iter();
+            let names: BTreeSet<&str> =
+                records.map(|record| record["field_name"].as_str().unwrap()).collect();
+            let is_of = |header: &str| names.iter().any(|name| name.starts_with(header));
+            if let Some(header) = ["hdr.indices.", "hdr.first.w", "hdr.more.w"].into_iter().find(|h| is_of(h))
+            {
+                assert!(
+                    names.iter().all(|name| name.starts_with(header)),
+                    "{chip}: {names:?} share a container"
+                );
+                own.extend(names);
+            }
+        }
+        // Each word, and its two bytes of indices.
+        assert_eq!(own.len(), if chip == "tofino" { 3 * 16 } else { 3 * 32 }, "{chip}: {own:?}");
+    }
+}
+
 /// Each part behind its length, and a message of Protocol Buffers: both have the files of a chip, whole and in order.
 #[test]
 fn a_program_is_packed_as_servers_load_it() {
@@ -112,7 +141,8 @@ fn a_program_is_packed_as_servers_load_it() {
     fs::write(build.join("tofino.bin"), "binary").unwrap();
     fs::write(build.join("bfrt.json"), "s".repeat(200)).unwrap();
     fs::write(build.join("context.json"), "context").unwrap();
-    assert!(Command::new("gzip").arg(build.join("context.json")).status().unwrap().success());
+    let files = ["context.json", "bfrt.json"].map(|name| build.join(name));
+    assert!(Command::new("gzip").args(files).status().unwrap().success());
     let pack = |server: &str| {
         let file = folder.path().join(server);
         let arguments = [script.to_str().unwrap(), server, "tofino2", file.to_str().unwrap()];

@@ -121,7 +121,7 @@ impl Sockets {
     }
 
     /// Nanoseconds of a turn's system calls alone: the runs of DATA received and each worker's run of RESULTs sent.
-    fn bare_turn(&mut self, turn: u32, results: &[u8]) -> f64 {
+    fn system_calls(&mut self, turn: u32, results: &[u8]) -> f64 {
         let to = self.io.local();
         for (number, worker) in (0..).zip(&mut self.workers) {
             worker.send_run(to, &packets(number, turn), DATA).unwrap();
@@ -213,22 +213,22 @@ fn main() {
     let mut copies = vec![0; results.len() * usize::from(WORKERS)];
     let mut took = [const { Vec::new() }; 4];
     for turn in 0..turns {
-        let bare = sockets.bare_turn(turn, &results);
-        let now = [sockets.turn(turn), bare, memory.turn(turn), copy(&results, &mut copies)];
+        let system = sockets.system_calls(turn, &results);
+        let now = [sockets.turn(turn), system, memory.turn(turn), copy(&results, &mut copies)];
         // The first ones touch memory for the first time.
         if turn >= 20 || !measure {
             took.iter_mut().zip(now).for_each(|(all, now)| all.push(now / PACKETS));
         }
     }
-    let [udp, bare, alone, copied] = took.map(median);
+    let [udp, system, alone, copied] = took.map(median);
     let detail = format!(
         "a DATA packet over kernel UDP, its eighth of sending a RESULT to {WORKERS} workers included: {udp:.0} ns; its system calls \
-         alone {bare:.0}; checked and added alone {alone:.0}; copying RESULTs alone {copied:.0}"
+         alone {system:.0}; checked and added alone {alone:.0}; copying RESULTs alone {copied:.0}"
     );
     println!("{detail}");
     if measure {
         let nanoseconds =
-            serde_json::json!({ "udp": udp, "system_calls": bare, "aggregate": alone, "copies": copied });
+            serde_json::json!({ "udp": udp, "system_calls": system, "aggregate": alone, "copies": copied });
         let results = serde_json::json!([
             {
                 "name": "server: a DATA packet over kernel UDP with 8 workers, over 150 ns",

@@ -3,7 +3,8 @@
 //!
 //! The engine's time is the processor time of all that it does, less that of the server, which works while the engine waits; the codec alone takes its
 //! turns on the same tensor, and the difference, divided by the number of DATA packets, is the cost of a pair. Beside it stand
-//! the system calls alone, with packets that nobody fills or reads. Every way must give the same mean, bit for bit. Where valgrind is installed, it counts the instructions that runs save.
+//! the system calls alone. Every way must give the same mean, bit for bit. Where valgrind is installed, it counts the
+//! instructions that runs save.
 //!
 //! Results go to `bench/worker.json` in the target directory. Without `--bench` there are a few turns and nothing is written.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
@@ -15,7 +16,7 @@ use std::hint::black_box;
 use std::process::Command;
 use std::time::Duration;
 
-use net::{Bare, JOB, Net, RUN, SESSION, SLOTS, Way};
+use net::{JOB, Net, RUN, SESSION, SLOTS, SystemCalls, Way};
 use thc_bench::{is_measuring, median, thread_time};
 use thc_codec::block::Block;
 use thc_codec::norm;
@@ -246,15 +247,15 @@ fn main() {
     let (mut packets, mut sums) = (vec![1; SLOTS as usize * MAX_PACKET], vec![0; 64 * RESULT_LEN]);
     let indices = vec![2; 64 * DATA_LEN];
     let mut pairs = vec![Vec::new(); rigs.len()];
-    let mut bare = Bare::new(HEADER_LEN + DATA_LEN, HEADER_LEN + RESULT_LEN);
-    let (mut alone, mut copied, mut calls_alone) = (Vec::new(), Vec::new(), Vec::new());
+    let mut system_calls = SystemCalls::new(HEADER_LEN + DATA_LEN, HEADER_LEN + RESULT_LEN);
+    let (mut alone, mut copied, mut system) = (Vec::new(), Vec::new(), Vec::new());
     let mut many = engine(Way::Udp);
     let mut small = [Vec::new(), Vec::new()];
     for turn in 0..=turns {
         let own = codec.compute(&x);
         let took = rigs.each_mut().map(|rig| rig.reduce(&x));
         let copies = copy(&mut packets, &indices, &mut sums);
-        let system = bare.turn(D / N);
+        let of_system = system_calls.turn(D / N);
         for rig in &rigs[1..] {
             let same = rig.data.iter().zip(&rigs[0].data).all(|(a, b)| a.to_bits() == b.to_bits());
             assert!(same, "turn {turn}: means differ by the way in which results came");
@@ -267,11 +268,11 @@ fn main() {
             small.iter_mut().zip(calls).for_each(|(small, call)| small.push(call));
             alone.push(own);
             copied.push(copies);
-            calls_alone.push(system);
+            system.push(of_system);
             pairs.iter_mut().zip(took).for_each(|(pairs, took)| pairs.push(took));
         }
     }
-    let (all, system) = ((D / N) as f64, median(calls_alone));
+    let (all, system) = ((D / N) as f64, median(system));
     let [alone, copied] = [alone, copied].map(|times| median(times) / all);
     let [runs, single, udp] = [0, 1, 2].map(|way| median(std::mem::take(&mut pairs[way])) / all - alone);
     // The codec and the server are the same in both, and so is what starts and ends a call.

@@ -166,44 +166,59 @@ impl Net {
 
 /// Runs that a worker sends before it waits, half of its slots.
 const AHEAD: usize = SLOTS as usize / 2 / RUN;
+/// How long nothing may come until packets count as lost.
+const HANG: Duration = Duration::from_secs(60);
 
-/// The system calls of a worker alone: runs of DATA sent, runs of RESULTs received, over kernel UDP.
-pub struct Bare {
+/// The system calls of a worker over kernel UDP, with packets that nobody fills or reads.
+pub struct SystemCalls {
     worker: UdpIo,
     server: UdpIo,
     data: Vec<u8>,
     results: Vec<u8>,
 }
 
-impl Bare {
-    pub fn new(data: usize, result: usize) -> Bare {
-        Bare { worker: open(), server: open(), data: vec![1; RUN * data], results: vec![2; RUN * result] }
+impl SystemCalls {
+    /// Of packets with so many bytes.
+    pub fn new(data: usize, result: usize) -> SystemCalls {
+        SystemCalls {
+            worker: open(),
+            server: open(),
+            data: vec![1; RUN * data],
+            results: vec![2; RUN * result],
+        }
     }
 
-    /// Nanoseconds of the worker for each pair, of as many as `pairs` or a few more.
+    /// Nanoseconds of the worker for a pair, over `pairs` of them or a few more.
     pub fn turn(&mut self, pairs: usize) -> f64 {
-        let Bare { worker, server, data, results } = self;
+        let SystemCalls { worker, server, data, results } = self;
         let (mut took, mut done) = (Duration::ZERO, 0);
         while done < pairs {
-            let began = thread_time();
-            (0..AHEAD).for_each(|_| worker.send_run(server.local(), data, data.len() / RUN).unwrap());
-            took += thread_time() - began;
-            let mut got = 0;
-            while got < AHEAD * RUN {
-                got += server.recv_all_runs().unwrap().0;
-            }
-            for _ in 0..AHEAD {
-                server.send_run(worker.local(), results, results.len() / RUN).unwrap();
-            }
-            let (began, mut got) = (thread_time(), 0);
-            while got < AHEAD * RUN {
-                got += worker.recv_runs(&mut |run| assert_eq!(run.segment, results.len() / RUN)).unwrap();
-            }
-            took += thread_time() - began;
-            done += got;
+            took += send(worker, server.local(), data);
+            receive(server, data.len() / RUN);
+            send(server, worker.local(), results);
+            took += receive(worker, results.len() / RUN);
+            done += AHEAD * RUN;
         }
         took.as_nanos() as f64 / done as f64
     }
+}
+
+/// Sends a run as often as a worker may; the processor time of that.
+fn send(io: &mut UdpIo, to: Peer, run: &[u8]) -> Duration {
+    let began = thread_time();
+    (0..AHEAD).for_each(|_| io.send_run(to, run, run.len() / RUN).unwrap());
+    thread_time() - began
+}
+
+/// Receives what [`send`] has sent; the processor time of that.
+fn receive(io: &mut UdpIo, segment: usize) -> Duration {
+    let (began, mut got) = (thread_time(), 0);
+    while got < AHEAD * RUN {
+        let burst = io.recv_runs(&mut |run| assert_eq!(run.segment, segment)).unwrap();
+        got += burst;
+        assert!(burst > 0 || io.wait(HANG).unwrap(), "{got} packets came");
+    }
+    thread_time() - began
 }
 
 impl RetainedTx for Net {}
